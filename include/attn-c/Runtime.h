@@ -54,8 +54,7 @@ typedef struct AttnDeviceInfo {
 ATTN_C_EXPORT AttnDeviceInfo attnDeviceInfo(const AttnDevice *device);
 /* Streams are CUstreams of the device's primary context, 0 the default one; the host device takes any. */
 ATTN_C_EXPORT AttnStatus attnDeviceSynchronize(AttnDevice *device, uintptr_t stream);
-/* The number of the capture of a stream into a graph, another one for each capture; 0 if it is not captured.
- */
+/* The number of a stream's capture into a graph, another for each capture; 0 if there is none. */
 ATTN_C_EXPORT AttnStatus attnDeviceCapture(AttnDevice *device, uintptr_t stream, uint64_t *capture);
 
 /* Memory of a device. */

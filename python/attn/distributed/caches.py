@@ -61,9 +61,8 @@ class ShardedCache(Uncopied):
 
     All ranks make the same calls with the same arguments. Keys and values of new tokens are given on every rank, and each
     writes its own. The cache takes tokens back if nothing refers to their change before they are written in every layer, or
-    if it is used after a `write` raised an error. After an error of one rank alone, such as a lack of memory, call `rollback` on
-    every rank. Raises PlanError, OutOfPages (on every rank, if one rank has too few
-    pages), TensorError.
+    if it is used after a `write` raised an error. Ranks disagree after an error of one rank alone, such as a lack of memory:
+    make the cache again. Raises PlanError, OutOfPages (on every rank, if one rank has too few pages), TensorError.
     """
 
     _instead = "it owns the pages of its device; make another cache"
@@ -180,8 +179,8 @@ class ShardedCache(Uncopied):
                 self.cache.prune(chunk.node)
 
     def rollback(self) -> None:
-        """Take back the new tokens of the last change, unless they are written in every layer. All ranks call it, such as
-        after an error of one rank alone."""
+        """Take back the new tokens of the last change, unless they are written in every layer. All ranks call it, after as
+        many writes."""
         if self._last is not None:
             self._last[1].failed = True
         self._settle()

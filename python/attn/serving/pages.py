@@ -72,8 +72,8 @@ class Pages(Sequence[Tensor]):
         slots       int32 or int64 [tokens], or the `Tokens` of a step, whose layers share one list
         rope, norm, q, out  as of `write_tokens`
 
-        Elements of 8-bit floats are divided by the scale and clamped, and NaN becomes 0. Waits for nothing on a GPU. Returns the prepared
-        queries, or None without q. Raises TensorError."""
+        Elements of 8-bit floats are divided by the scale and clamped, and NaN becomes 0. The call waits for nothing on a GPU.
+        Returns the prepared queries, or None without q. Raises TensorError."""
         prepared: dict[str, Any] = dict(q=q, out=out, rope=rope, norm=norm)
         return write_tokens(self._tensors[0], self._tensors[1], k, v, slots, **self._scales, **prepared)
 

@@ -17,8 +17,7 @@
 // shortRange, an odd polynomial is used, which is as exact as the long form.
 // Its coefficients include the factors, so it costs six instructions. Any other
 // tile takes the long form, and so does every tile under a numerics contract.
-// `fastmath<afn>` asks for the hardware's tanh.approx
-// instead, and gets it.
+// `fastmath<afn>` asks for the hardware's tanh.approx instead, and gets it.
 //
 // Capped scores need no maximum. If sums of their exponentials cannot leave
 // f32, and weights are bf16, which has its range, the softmax keeps none

@@ -99,9 +99,29 @@ private:
   }
 };
 
+/// Reads what StoreLanesPattern wrote.
+struct LoadLanesPattern : TilePattern<LoadLanesOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(LoadLanesOp op, OneToNOpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    Type f32 = rewriter.getF32Type();
+    SmallVector<Value> registers;
+    for (int64_t first = 0; first < op.getFragment().getType().getRegisters(); first += lanesUnit) {
+      Value unit =
+          e.loadGlobal(adaptor.getBuffer().front(), f32, indexOfUnit(e, adaptor.getIndex().front(), first),
+                       VectorType::get(lanesUnit, f32), lanesUnit * 4, /*invariant=*/false);
+      for (int64_t i = 0; i < lanesUnit; ++i)
+        registers.push_back(LLVM::ExtractElementOp::create(rewriter, op.getLoc(), unit, e.i32(i)));
+    }
+    rewriter.replaceOpWithMultiple(op, {registers});
+    return success();
+  }
+};
+
 } // namespace
 
 void tile::populateLoadPattern(const TypeConverter &converter, RewritePatternSet &patterns,
                                const LaneMap &lanes) {
-  patterns.add<LoadLinesPattern>(converter, patterns.getContext(), lanes);
+  patterns.add<LoadLinesPattern, LoadLanesPattern>(converter, patterns.getContext(), lanes);
 }

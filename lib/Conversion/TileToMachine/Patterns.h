@@ -76,6 +76,12 @@ inline Value lineOfRegister(Emitter &e, Layout layout, int64_t i) {
   return e.add(e.mul(e.lanes.quad, 2), 8 * (i / 2) + i % 2); // Col
 }
 
+/// The registers that a lane writes at once in the order of lanes, and the index of those from `first` on.
+constexpr int64_t lanesUnit = 4;
+inline Value indexOfUnit(Emitter &e, Value index, int64_t first) {
+  return e.add(e.add(index, e.widen(e.mul(e.lanes.lane, lanesUnit))), first * 32);
+}
+
 /// Writes a fragment of f32 into lines of a shared tile from `line` on, in the order that sums have.
 void stageSums(Emitter &e, SharedType tile, FragmentType type, ValueRange registers, Value base, Value line);
 

@@ -167,6 +167,25 @@ private:
   }
 };
 
+struct StoreLanesPattern : TilePattern<StoreLanesOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(StoreLanesOp op, OneToNOpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    Type f32 = rewriter.getF32Type();
+    ValueRange registers = adaptor.getFragment();
+    for (int64_t first = 0; first < static_cast<int64_t>(registers.size()); first += lanesUnit) {
+      Value unit = LLVM::PoisonOp::create(rewriter, op.getLoc(), VectorType::get(lanesUnit, f32));
+      for (int64_t i = 0; i < lanesUnit; ++i)
+        unit = LLVM::InsertElementOp::create(rewriter, op.getLoc(), unit, registers[first + i], e.i32(i));
+      Value index = indexOfUnit(e, adaptor.getIndex().front(), first);
+      e.storeGlobal(unit, e.globalAt(adaptor.getBuffer().front(), f32, index), lanesUnit * 4);
+    }
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
 /// A lane has two neighbouring columns of every eighth line of an accumulator. If these are heads of a token,
 /// and tokens begin with whole words, they are stored as one word. Otherwise they are stored as halves, each
 /// made by an integer instruction first: ptxas would store 16 bits of a register that a float sum wrote as
@@ -277,7 +296,7 @@ private:
 
 void tile::populateStorePattern(const TypeConverter &converter, RewritePatternSet &patterns,
                                 const LaneMap &lanes) {
-  patterns.add<StorePattern>(converter, patterns.getContext(), lanes);
+  patterns.add<StorePattern, StoreLanesPattern>(converter, patterns.getContext(), lanes);
 }
 
 void tile::populateStoreScoresPattern(const TypeConverter &converter, RewritePatternSet &patterns,

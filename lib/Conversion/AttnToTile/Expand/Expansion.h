@@ -148,8 +148,11 @@ struct FragmentExpansion {
     Value first;
     IntegerAttr count;
     Value lseLines;
+    /// Whether the fragment has all columns of its rows, and no others.
+    bool areAll() const { return !first && !count; }
   };
   Columns columnsOf(Value output, Value lines);
+  Value firstElementOf(Value row);
   /// Folds a part with the parts before, or all parts with the sinks; stores the parts so far
   /// (FoldParts.cpp).
   Results foldParts(FoldOp fold);

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A task of several parts keeps the total of its rows in memory, where another
 // kernel would find the parts: an accumulator has no registers for both. A lane
-// reads what it wrote, so nothing waits.
+// reads what it wrote, so nothing waits, and a warp that has all columns keeps its
+// outputs as lanes hold them.
 //
 //===----------------------------------------------------------------------===//
 #include "AttnToTile/Kernel/RowFold.h"
@@ -34,11 +35,18 @@ void FragmentExpansion::keepParts(KeepOp keep) {
   ValueRange pieces = piecesOf(keep.getOutput());
   Value lines = b.i32(form.getRows()); // totals have room for all lines, and no branch for the last
   Columns columns = columnsOf(pieces[0], lines);
-  auto slotOf = [&](Value line) { return b.add(b.add(keep.getPart(), rows.first()), line); };
-  storeLines(pieces[0], planArray(b, PlanArray::PartialO), lines, columns.first, columns.count,
-             form.getValueDim(), slotOf);
+  Value total = b.add(keep.getPart(), rows.first());
+  auto slotOf = [&](Value line) { return b.add(total, line); };
+  if (columns.areAll())
+    StoreLanesOp::create(b, pieces[0], planArray(b, PlanArray::PartialO), firstElementOf(total));
+  else
+    storeLines(pieces[0], planArray(b, PlanArray::PartialO), lines, columns.first, columns.count,
+               form.getValueDim(), slotOf);
   storeLines(pieces[1], planArray(b, PlanArray::PartialLse), lines, Value(), IntegerAttr(), 1, slotOf);
 }
+
+/// The element at which the outputs of a row with this index begin.
+Value FragmentExpansion::firstElementOf(Value row) { return b.mul(b.wide(row), b.i64(form.getValueDim())); }
 
 FragmentExpansion::Results FragmentExpansion::foldParts(FoldOp fold) {
   RowsPart rows(b, form, fold.getRows());
@@ -51,14 +59,18 @@ FragmentExpansion::Results FragmentExpansion::foldParts(FoldOp fold) {
   scf::YieldOp::create(b, pieces);
   b.setInsertionPointToStart(branch.thenBlock());
   Columns columns = columnsOf(pieces[0], lines);
+  Value total = b.add(fold.getPart(), rows.first());
   auto load = [&](FragmentType type, PlanArray array, Value column, IntegerAttr count, int64_t stride) {
     auto op = LoadLinesOp::create(b, type, planArray(b, array), lines, column, count, stride);
-    b.fill(op.getSlot(), {b.getI32Type()},
-           [&](ValueRange line) { return b.add(b.add(fold.getPart(), rows.first()), line[0]); });
-    return op;
+    b.fill(op.getSlot(), {b.getI32Type()}, [&](ValueRange line) { return b.add(total, line[0]); });
+    return op.getResult();
   };
   Value lse = load(lseType, PlanArray::PartialLse, Value(), IntegerAttr(), 1);
-  Value before = load(outType, PlanArray::PartialO, columns.first, columns.count, form.getValueDim());
+  Value before =
+      columns.areAll()
+          ? LoadLanesOp::create(b, outType, planArray(b, PlanArray::PartialO), firstElementOf(total))
+                .getResult()
+          : load(outType, PlanArray::PartialO, columns.first, columns.count, form.getValueDim());
   ResultRange ofRows = b.mapAll({lseType, lseType, lseType}, ValueRange{lse, pieces[1]},
                                 [&](ValueRange v) { return foldLse(b, v[0], v[1]); });
   Value output = b.map(outType, ValueRange{before, ofRows[0], pieces[0], ofRows[1]},

@@ -155,6 +155,25 @@ LogicalResult LoadLinesOp::verify() {
 }
 LogicalResult LoadLinesOp::verifyRegions() { return verifyNumbers(*this, getSlot()); }
 
+/// Verifies a fragment whose lanes hold whole units of four registers.
+static LogicalResult verifyLanes(Operation *op, FragmentType fragment, BufferType buffer) {
+  if (!fragment.getElement().isF32() || fragment.getPartial() || fragment.getRank() != 2 ||
+      !mayHaveLayout(fragment, Layout::Acc))
+    return op->emitOpError("expected a complete fragment of f32 with two axes, got ") << fragment;
+  if (!buffer.getElement().isF32())
+    return op->emitOpError("expected a buffer of f32, got ") << buffer;
+  if (fragment.getSizes()[0] % 16 != 0 || fragment.getSizes()[1] % 8 != 0)
+    return op->emitOpError("expected a multiple of 16 lines and of 8 columns, got ") << fragment;
+  return success();
+}
+
+LogicalResult StoreLanesOp::verify() {
+  return verifyLanes(*this, getFragment().getType(), getBuffer().getType());
+}
+LogicalResult LoadLanesOp::verify() {
+  return verifyLanes(*this, getFragment().getType(), getBuffer().getType());
+}
+
 LogicalResult LoadSumsOp::verify() {
   FragmentType fragment = getFragment().getType();
   if (!fragment.getElement().isF32() || fragment.getPartial() || fragment.getRank() != 2 ||

@@ -202,6 +202,30 @@ func.func @f(%b: !tile.buffer<f32>, %n: i32) {
 
 // -----
 
+func.func @f(%f: !tile.fragment<[query 16], f32, row>, %b: !tile.buffer<f32>, %n: i64) {
+  // expected-error @+1 {{expected a complete fragment of f32 with two axes, got '!tile.fragment<[query 16], f32, row>'}}
+  tile.store_lanes %f to %b[%n] : !tile.fragment<[query 16], f32, row> -> !tile.buffer<f32>
+  return
+}
+
+// -----
+
+func.func @f(%b: !tile.buffer<f32>, %n: i64) {
+  // expected-error @+1 {{expected a multiple of 16 lines and of 8 columns, got '!tile.fragment<[query 16, feature 20], f32>'}}
+  %0 = tile.load_lanes %b[%n] : !tile.buffer<f32> -> !tile.fragment<[query 16, feature 20], f32>
+  return
+}
+
+// -----
+
+func.func @f(%b: !tile.buffer<bf16>, %n: i64) {
+  // expected-error @+1 {{expected a buffer of f32, got '!tile.buffer<bf16>'}}
+  %0 = tile.load_lanes %b[%n] : !tile.buffer<bf16> -> !tile.fragment<[query 16, feature 32], f32>
+  return
+}
+
+// -----
+
 func.func @f(%b: !tile.buffer<bf16>, %n: i32) {
   // expected-error @+1 {{expected a buffer of f32, got '!tile.buffer<bf16>'}}
   %0 = tile.load_lines %b lines %n stride 64 (%line: i32) {

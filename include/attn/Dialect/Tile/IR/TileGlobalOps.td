@@ -255,6 +255,28 @@ def Tile_LoadLinesOp : Tile_Op<"load_lines", [SingleBlock, MemoryEffects<[MemRea
   let hasRegionVerifier = 1;
 }
 
+def Tile_StoreLanesOp : Tile_Op<"store_lanes", [MemoryEffects<[MemWrite]>]> {
+  let summary = "writes a fragment to global memory as lanes hold it";
+  let description = [{
+    Four registers of each lane follow those of the lane before, from element `index` on: whole lines of the cache, where
+    lines of the fragment would be sectors of eight. `tile.load_lanes` of the same type reads them.
+  }];
+  let arguments = (ins Arg<Tile_FragmentType, "f32, two axes">:$fragment,
+                       Arg<Tile_BufferType, "the tensor, of f32">:$buffer,
+                       Arg<I64, "the warp's first element, a multiple of four">:$index);
+  let assemblyFormat = "$fragment `to` $buffer `[` $index `]` attr-dict `:` type($fragment) `->` type($buffer)";
+  let hasVerifier = 1;
+}
+
+def Tile_LoadLanesOp : Tile_Op<"load_lanes", [MemoryEffects<[MemRead]>]> {
+  let summary = "reads a fragment that `tile.store_lanes` wrote: each lane what it wrote itself";
+  let arguments = (ins Arg<Tile_BufferType, "the tensor, of f32">:$buffer,
+                       Arg<I64, "the warp's first element, a multiple of four">:$index);
+  let results = (outs Res<Tile_FragmentType, "f32, two axes">:$fragment);
+  let assemblyFormat = "$buffer `[` $index `]` attr-dict `:` type($buffer) `->` type($fragment)";
+  let hasVerifier = 1;
+}
+
 def Tile_LoadSumsOp : Tile_Op<"load_sums", [SingleBlock, MemoryEffects<[MemRead]>]> {
   let summary = "reads sums that a previous launch has added to";
   let description = [{

@@ -172,7 +172,8 @@ void LayoutGraph::visit(Operation *op) {
         if (store.getFragment().getType().getRank() == 2)
           need(op->getOpOperand(0), Layout::Acc);
       })
-      .Case([&](LoadSumsOp) { defineAll(Layout::Acc); })
+      .Case([&](StoreLanesOp) { need(op->getOpOperand(0), Layout::Acc); })
+      .Case<LoadSumsOp, LoadLanesOp>([&](auto) { defineAll(Layout::Acc); })
       .Case([&](LoadLinesOp load) {
         if (load.getFragment().getType().getRank() == 2)
           defineAll(Layout::Acc);

@@ -246,10 +246,13 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
           f.producerRegisters = addresses ? byRow::gathering : byRow::loading;
           f.consumerRegisters = byRow::registers / blocks - *f.producerRegisters;
         }
-        ScheduleAttr schedule = model.complete(ScheduleAttr::get(&getContext(), f));
-        if (model.fragmentRegisters(schedule) <= model.fragmentRoom(schedule) && model.fitsBlock(schedule) &&
-            model.fitsMultiprocessor(schedule))
-          return schedule;
+        for (int64_t queryStages : {2, 1}) {
+          f.queryStages = queryStages;
+          ScheduleAttr schedule = model.complete(ScheduleAttr::get(&getContext(), f));
+          if (model.fragmentRegisters(schedule) <= model.fragmentRoom(schedule) &&
+              model.fitsBlock(schedule) && model.fitsMultiprocessor(schedule))
+            return schedule;
+        }
       }
     return {};
   }

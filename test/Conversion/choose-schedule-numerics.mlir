@@ -37,3 +37,21 @@ func.func @quantized(%q: !query {attn.name = "q"}, %kv: !codes {attn.name = "kv"
   %o = attn.finish %1 : !state -> !query
   return %o : !query
 }
+
+// -----
+
+// Two blocks of a multiprocessor fit if queries have one stage.
+
+!query = tensor<?x12x64xbf16>
+!pages = !attn.kv<paged<16>, heads = 12, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 12, value_dim = 64>
+
+// HOPPER: func.func @short(
+// HOPPER-SAME: tile.schedules = [#tile.schedule<wgmma, rows = 64, keys = 128, warps = 4, stages = 3, blocks = 2, {{[^>]*}} query_stages = 1, {{[^>]*}}>
+// HOPPER-SAME: #tile.schedule<wgmma, rows = 192, keys = 128, warps = 12, {{[^>]*}}>]
+func.func @short(%q: !query {attn.name = "q"}, %kv: !pages {attn.name = "kv"}) -> !query attributes {attn.numerics = "row"} {
+  %0 = attn.init %q : !query -> !state
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : !query, !pages -> !state
+  %o = attn.finish %1 : !state -> !query
+  return %o : !query
+}

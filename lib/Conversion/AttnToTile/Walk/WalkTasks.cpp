@@ -239,8 +239,8 @@ void Walk::walkSegment(const Segment &segment, Value queryRows) {
         walkTiles(operand, line, segment, queryRows);
 }
 
-/// The task is read again where parts are folded and where its results are written, because registers are
-/// short meanwhile. Most tasks of short sequences have one part, and read nothing in between.
+/// The task is read again where parts are folded and where its results are written, if several warpgroups
+/// leave few registers. Most tasks of short sequences have one part, and read nothing in between.
 void Walk::walkParts() {
   auto tasks = cast<scf::ForOp>(b.getInsertionBlock()->getParentOp());
   Value queryRows = makeRows(), firstSegment = segmentBegin, endOfSegments = segmentEnd;
@@ -248,7 +248,9 @@ void Walk::walkParts() {
     for (Line &line : lines.all)
       line.state = beginLine(line, queryRows);
   };
-  auto rowsAgain = [&] {
+  auto rowsAgain = [&]() -> RowsOp {
+    if (schedule.getConsumers() == 1)
+      return queryRows.getDefiningOp<RowsOp>();
     setTask(readRecord<Task>(b, tasks.getInductionVar()));
     return makeRows();
   };

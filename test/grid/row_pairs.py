@@ -21,9 +21,9 @@ import numpy
 from attn import _attn
 
 Q_HEADS, KV_HEADS, DIM = 2, 1, 32
-LENGTHS = (1, 17, 64, 65, 130, 200, 257, 2050, 4200)
+LENGTHS = (1, 17, 64, 65, 130, 200, 257, 4098, 8300)
 LONG = 300  # A longer sequence has rows near the ends of parts alone.
-ENDS = (2047, 2048, 2049, 2050, 4096, 4097, 4160, 4200)
+ENDS = (4095, 4096, 4097, 4098, 8192, 8193, 8256, 8300)
 PAGES = (1, 8, 16, 32, 64)
 STRATEGIES = ("flatten", "by-query", "by-node", "auto")
 BLOCKS = (0, 1, 3, 30)

@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
 from attn.memory.devices import checked_host  # noqa: E402
 
-SPLIT = 2048
+SPLIT = 4096
 SIZES = {"q_heads": 4, "kv_heads": 2, "head_dim": 64, "dtype": "float16"}
 STORES = {
     "dense": attn.Dense(),
@@ -129,28 +129,30 @@ def check_same(expected, found):
 @pytest.mark.parametrize("name", STORES)
 def test_stores_chunks_and_neighbours(name, schedule):
     """One prefill of a dense tensor, and in each store: chunks, single tokens, alone and beside others."""
-    sequences = Sequences([300, 2200])
+    sequences = Sequences([300, SPLIT + 152])
     dense = STORES["dense"]
-    whole = [(0, 0, 300), (1, 2040, 2200)]
+    whole = [(0, 0, 300), (1, SPLIT - 8, SPLIT + 152)]
     expected = rows_of(compile_row(dense, schedule), dense, sequences, whole)
     store = STORES[name]
     kernel = compile_row(store, schedule)
     check_same(expected, rows_of(kernel, store, sequences, whole))
-    check_same(expected, rows_of(kernel, store, sequences, [(1, 2040, 2090)]))
-    for row in (2040, 2047, 2048, 2049, 2199):
+    check_same(expected, rows_of(kernel, store, sequences, [(1, SPLIT - 8, SPLIT + 42)]))
+    for row in (SPLIT - 8, SPLIT - 1, SPLIT, SPLIT + 1, SPLIT + 151):
         check_same(expected, rows_of(kernel, store, sequences, [(1, row, row + 1)], blocks=3))
     for row in (0, 127, 128, 299):
-        check_same(expected, rows_of(kernel, store, sequences, [(0, row, row + 1), (1, 2100, 2103)]))
+        check_same(
+            expected, rows_of(kernel, store, sequences, [(0, row, row + 1), (1, SPLIT + 52, SPLIT + 55)])
+        )
     check_same(expected, rows_of(kernel, store, sequences, [(0, 100, 260)], strategy="by-query", blocks=7))
 
 
 def test_results_are_right():
-    sequences = Sequences([2300])
+    sequences = Sequences([SPLIT + 252])
     store = STORES["pages of 16"]
     kernel = compile_row(store)
-    tensors = sequences.batch(store, [(0, 2290, 2300)])
+    tensors = sequences.batch(store, [(0, SPLIT + 242, SPLIT + 252)])
     _, out, lse = run(kernel, store, tensors)
-    for i, row in enumerate(range(2290, 2300)):
+    for i, row in enumerate(range(SPLIT + 242, SPLIT + 252)):
         for head in range(2):
             mine = slice(2 * head, 2 * head + 2)
             k, v = (part[0][: row + 1, head : head + 1] for part in (sequences.k, sequences.v))
@@ -169,7 +171,7 @@ def alibi(s, h, qi, ki):
 
 VISIBLE = {
     "window": {"see": attn.window(150)},
-    "wide window": {"see": attn.window(2100)},
+    "wide window": {"see": attn.window(SPLIT + 52)},
     "sink and window": {"see": attn.sink(20) | attn.window(150)},
     "sink logits": {"sink_logits": True},
     "soft cap": {"score": capped},
@@ -183,14 +185,19 @@ VISIBLE = {
 def test_visibilities_and_scores(case, schedule):
     changes = VISIBLE[case]
     extra = {"sink_logits": numpy.linspace(-2, 2, 4, dtype=numpy.float32)} if "sink_logits" in changes else {}
-    sequences = Sequences([2400])
+    sequences = Sequences([SPLIT + 352])
     torch = pytest.importorskip("torch") if case == "bf16" else None
     found = []
     for name in ("dense", "pages of 16"):
         store = STORES[name]
         kernel = compile_row(store, schedule, **changes)
-        rows = rows_of(kernel, store, sequences, [(0, 2040, 2400)], extra, torch=torch)
-        for first, end in ((2040, 2041), (2048, 2049), (2200, 2300), (2399, 2400)):
+        rows = rows_of(kernel, store, sequences, [(0, SPLIT - 8, SPLIT + 352)], extra, torch=torch)
+        for first, end in (
+            (SPLIT - 8, SPLIT - 7),
+            (SPLIT, SPLIT + 1),
+            (SPLIT + 152, SPLIT + 252),
+            (SPLIT + 351, SPLIT + 352),
+        ):
             check_same(
                 rows, rows_of(kernel, store, sequences, [(0, first, end)], extra, torch=torch, blocks=5)
             )
@@ -202,24 +209,24 @@ def test_visibilities_and_scores(case, schedule):
 @pytest.mark.parametrize("schedule", ["wgmma", "mma"])
 def test_head_dims(dims, schedule):
     key, value = dims
-    sequences = Sequences([2200], head_dim=key, value_dim=value)
+    sequences = Sequences([SPLIT + 152], head_dim=key, value_dim=value)
     store = STORES["pages of 16"]
     kernel = compile_row(store, schedule, head_dim=key, value_dim=value)
-    rows = rows_of(kernel, store, sequences, [(0, 2040, 2200)])
-    for first, end in ((2040, 2041), (2048, 2052), (2199, 2200)):
+    rows = rows_of(kernel, store, sequences, [(0, SPLIT - 8, SPLIT + 152)])
+    for first, end in ((SPLIT - 8, SPLIT - 7), (SPLIT, SPLIT + 4), (SPLIT + 151, SPLIT + 152)):
         check_same(rows, rows_of(kernel, store, sequences, [(0, first, end)]))
 
 
 def test_whole_and_cut_tasks_give_the_same_bits():
     """A task that folds its parts, and the merge of parts that other tasks stored."""
-    sequences = Sequences([4500, 4500])
+    sequences = Sequences([2 * SPLIT + 404, 2 * SPLIT + 404])
     store = STORES["pages of 64"]
     kernel = compile_row(store)
-    parts = [(0, 4200, 4500), (1, 4400, 4500)]
+    parts = [(0, 2 * SPLIT + 104, 2 * SPLIT + 404), (1, 2 * SPLIT + 304, 2 * SPLIT + 404)]
     found = [rows_of(kernel, store, sequences, parts, blocks=blocks) for blocks in (1, 2, 7, 132)]
     for other in found[1:]:
         check_same(found[0], other)
-    check_same(found[0], rows_of(kernel, store, sequences, [(0, 4499, 4500)]))
+    check_same(found[0], rows_of(kernel, store, sequences, [(0, 2 * SPLIT + 403, 2 * SPLIT + 404)]))
 
 
 def test_tokens_in_front_of_a_window_may_belong_to_others():
@@ -317,7 +324,7 @@ def test_pages_that_a_cache_gives_back(schedule, sink):
         check_same(expected, read_cache(kernel, sequences, chunks, classes=classes))
 
 
-@pytest.mark.parametrize("see", [attn.causal(), attn.window(150), attn.window(2100)])
+@pytest.mark.parametrize("see", [attn.causal(), attn.window(150), attn.window(SPLIT + 52)])
 @pytest.mark.parametrize("sinks", [False, True])
 def test_plans_of_the_device(see, sinks):
     """Cuts of both planners are the same, at windows, too."""
@@ -325,8 +332,8 @@ def test_plans_of_the_device(see, sinks):
     spec = attn.Spec(**SIZES, see=see, kv=[store], device_plan=True, sink_logits=sinks)
     kernel = attn.compile(under_contract(spec), device="host", target="sm_90a")
     extra = {"sink_logits": numpy.linspace(-2, 2, 4, dtype=numpy.float32)} if sinks else {}
-    sequences = Sequences([2400, 700, 4200])
-    parts = [(0, 2399, 2400), (1, 690, 700), (2, 4197, 4200)]
+    sequences = Sequences([SPLIT + 352, 700, 2 * SPLIT + 104])
+    parts = [(0, SPLIT + 351, SPLIT + 352), (1, 690, 700), (2, 2 * SPLIT + 101, 2 * SPLIT + 104)]
     tensors = {**sequences.batch(store, parts), **extra}
     expected, *_ = run(kernel, store, tensors)
     planner = kernel.device_planner(tensors)
@@ -347,9 +354,9 @@ def test_shared_prefixes():
     def some(count, heads=2):
         return numbers.standard_normal((count, heads, 64)).astype(numpy.float16)
 
-    cache = attn.PagedCache(layers=1, pages=300, **heads)
+    cache = attn.PagedCache(layers=1, pages=450, **heads)
     prompt = cache.add()
-    cache.append([prompt], [2300]).write(0, some(2300), some(2300))
+    cache.append([prompt], [SPLIT + 252]).write(0, some(SPLIT + 252), some(SPLIT + 252))
     leaves = cache.branch(prompt, 6)
     counts = [5, 1, 130, 40, 3, 17]
     cache.append(leaves, counts).write(0, some(sum(counts)), some(sum(counts)))
@@ -373,7 +380,9 @@ def test_random_batches(seed, schedule):
     """Rows of random batches, stores, blocks and strategies, under orders of threads of their own."""
     numbers = numpy.random.default_rng(seed)
     see = [attn.causal(), attn.window(333), attn.causal()][seed]
-    lengths = [int(numbers.integers(1, 900)) for _ in range(4)] + [int(numbers.integers(2049, 2300))]
+    lengths = [int(numbers.integers(1, 900)) for _ in range(4)] + [
+        int(numbers.integers(SPLIT + 1, SPLIT + 252))
+    ]
     sequences, compared = Sequences(lengths, seed), 0
     dense = STORES["dense"]
     kernel = compile_row(dense, schedule, see=see)
@@ -406,14 +415,14 @@ def test_plans_that_grow(sinks):
     kernel = compile_row(attn.Paged(name="kv"), sink_logits=sinks)
     extra = {"sink_logits": numpy.linspace(-2, 2, 4, dtype=numpy.float32)} if sinks else {}
     numbers = numpy.random.default_rng(0)
-    cache = attn.PagedCache(layers=1, pages=320, kv_heads=2, head_dim=64, dtype="float16", device="host")
+    cache = attn.PagedCache(layers=1, pages=580, kv_heads=2, head_dim=64, dtype="float16", device="host")
     nodes = [cache.add(), cache.add()]
 
     def append(counts):
         k, v = numbers.standard_normal((2, sum(counts), 2, 64)).astype(numpy.float16)
         cache.append(nodes, counts).write(0, k, v)
 
-    append([2030, 2500])
+    append([SPLIT - 18, SPLIT + 452])
     batch = cache.batch([(node, 1) for node in nodes])
     plan, extended = kernel.plan(batch), 0
     for _ in range(30):

@@ -114,7 +114,7 @@ inline constexpr int32_t taskStoresScores = 4;
 inline constexpr int32_t taskFolds = 8;
 
 /// The tokens of a part under a numerics contract, except for those at either end of an instance.
-inline constexpr int32_t rowSplitTokens = 2048;
+inline constexpr int32_t rowSplitTokens = 4096;
 
 /// Tokens of a PlanScoreTask, except for an instance's last.
 inline constexpr int32_t scoreTaskTokens = 1024;

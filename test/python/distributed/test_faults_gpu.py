@@ -50,6 +50,9 @@ def _rank(rank, ranks, function, folder):
     os.environ["NCCL_NVLS_ENABLE"] = "0"  # NVLink multicast stays off.
     os.environ["TORCH_SYMM_MEM_DISABLE_MULTICAST"] = "1"
     os.environ["TORCH_NCCL_DUMP_ON_TIMEOUT"] = "0"
+    # PyTorch ends a process four times as long after it has found a timeout, and prints stacks for seven seconds.
+    os.environ["TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"] = "250"
+    os.environ["TORCH_FR_BUFFER_SIZE"] = "0"
     torch.cuda.set_device(rank)
     dist.init_process_group(
         "nccl",

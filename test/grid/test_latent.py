@@ -171,6 +171,15 @@ def test_a_plan_of_the_device():
     assert numpy.array_equal(kernel.run(tensors["q"], (tensors["kv.k_pages"],), plan), host)
 
 
+@pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("rows", [2, 20])
+def test_parts_are_folded(rows, target):
+    """A block folds the parts of a long row, of 4,096 tokens each; warps that share rows share their LSEs."""
+    described = spec(Paged(page_size=64, value=first(512)), q_heads=4, numerics="row")
+    report = attn.check(described, batch=1, q_len=rows, kv_len=8300, blocks=1, target=target)
+    assert report.right
+
+
 def test_values_are_no_operand():
     described = spec(q_heads=4)
     tensors = attn.sample(described, batch=1, q_len=1, kv_len=20)

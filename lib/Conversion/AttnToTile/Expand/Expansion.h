@@ -158,6 +158,7 @@ struct FragmentExpansion {
   Results foldParts(FoldOp fold);
   Results foldSinks(FoldOp fold);
   void keepParts(KeepOp keep);
+  void syncSlices();
   /// Writes the output and LSE of the first region alone.
   void writeFirst(mlir::attn::WriteOp write);
   /// Writes the output and LSE, or a part's state that another kernel merges.

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A task of several parts keeps the total of its rows in memory, where another
 // kernel would find the parts: an accumulator has no registers for both. A lane
-// reads what it wrote, so nothing waits, and a warp that has all columns keeps its
-// outputs as lanes hold them.
+// reads what it wrote, so nothing waits, but for the LSEs of warps that share
+// rows. A warp that has all columns keeps its outputs as lanes hold them.
 //
 //===----------------------------------------------------------------------===//
 #include "AttnToTile/Kernel/RowFold.h"
@@ -42,7 +42,20 @@ void FragmentExpansion::keepParts(KeepOp keep) {
   else
     storeLines(pieces[0], planArray(b, PlanArray::PartialO), lines, columns.first, columns.count,
                form.getValueDim(), slotOf);
-  storeLines(pieces[1], planArray(b, PlanArray::PartialLse), lines, Value(), IntegerAttr(), 1, slotOf);
+  syncSlices(); // all have read the LSEs before
+  storeLines(pieces[1], planArray(b, PlanArray::PartialLse),
+             schedule.getSlices() > 1 ? columns.lseLines : lines, Value(), IntegerAttr(), 1, slotOf);
+  syncSlices();
+}
+
+/// Lets warps that share rows wait for each other: one of them writes LSEs that all read.
+void FragmentExpansion::syncSlices() {
+  if (schedule.getSlices() == 1)
+    return;
+  if (form.getMmas() == Mmas::Mma)
+    SyncOp::create(b, Scope::Block);
+  else // a barrier after those of ping-pong
+    NamedBarrierSyncOp::create(b, b.i32(1 + schedule.getConsumers()), 32 * schedule.getWarps());
 }
 
 /// The element at which the outputs of a row with this index begin.

@@ -63,10 +63,11 @@ private:
   }
 
   /// Warps that share rows read one tile of the block. Two blocks hide each other's latencies; a tile of 32
-  /// keys has four sums of scores in flight where one of 16 has two.
+  /// keys has four sums of scores in flight where one of 16 has two. Quantized latents are half as many bytes
+  /// and more instructions: two warps for each of the four schedulers share these.
   ScheduleAttr chooseSliced() const {
-    for (int64_t blocks : {2, 1})
-      for (int64_t keys : {2 * mmaKeys, mmaKeys})
+    for (int64_t blocks = shape.converted() ? 4 : 2; blocks > 0; blocks /= 2)
+      for (int64_t keys = slicedKeys(); keys >= mmaKeys; keys -= mmaKeys)
         for (int64_t stages = mostStages; stages >= fewestStages; --stages) {
           tile::ScheduleFields f;
           f.rows = rows, f.keys = keys, f.warps = shape.valueSlices(), f.stages = stages, f.blocks = blocks;
@@ -76,6 +77,9 @@ private:
         }
     return {};
   }
+
+  /// With 32 quantized keys ptxas spills 76 bytes on chips before Hopper.
+  int64_t slicedKeys() const { return shape.converted() && !chip.overlapsLaunches ? mmaKeys : 2 * mmaKeys; }
 
   /// Regions of different formats have rings of their own. Chips with the least shared memory hold these only
   /// in shorter tiles or fewer stages: long heads in 16 bits beside quantized values.

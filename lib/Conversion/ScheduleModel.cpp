@@ -108,6 +108,8 @@ int64_t ScheduleModel::sharedBytes(ScheduleAttr schedule) const {
         int64_t offset = memory.place(RingType::get(context, stages, ring.tile), copies);
         rings = rings.value_or(offset);
       }
+    if (narrowsQueries(schedule, shape.regions, shape.element))
+      memory.place(ScratchType::get(context, largestBytes(schedule)));
     if (int64_t bytes = schedule.getExchangeBytes(shape.valueDim))
       memory.overlay(*rings, ScratchType::get(context, bytes));
     return memory.getBytes();

@@ -3,6 +3,7 @@
 #include "attn/Conversion/TokenTiles.h"
 
 #include "attn/Dialect/Attn/IR/Stores.h"
+#include "attn/Support/Elements.h"
 
 using namespace mlir;
 using namespace mlir::attn;
@@ -44,6 +45,15 @@ SmallVector<SharedType> TokenTiles::all() const {
   llvm::append_range(tiles, keyMeta);
   llvm::append_range(tiles, valueMeta);
   return tiles;
+}
+
+bool mlir::attn::narrowsQueries(ScheduleAttr schedule, ArrayRef<KVType> regions, Type element) {
+  constexpr int64_t rowsOfOneMma = 16;
+  return schedule.getKind() == ScheduleKind::Mma && !schedule.getQueryInRegisters() &&
+         schedule.getRows() == rowsOfOneMma && isMultiplied(element) && !regions.empty() &&
+         llvm::all_of(regions, [](KVType region) {
+           return region.getLatent() && isa<QuantizedType>(region.getKey());
+         });
 }
 
 bool mlir::attn::haveSameTiles(KVType a, KVType b) {

@@ -168,7 +168,8 @@ private:
                                                          : part.shared) = found;
     }
     if (region.store.isLatent())
-      region.values.codes = region.keys.codes;
+      region.values.codes = region.keys.codes, region.values.meta = region.keys.meta,
+      region.values.shared = region.keys.shared;
     for (KVRegion::Part *part : {&region.keys, &region.values})
       if (part->codes && part->codes->dtype != rt::DType::F64)
         part->decoder.emplace(part->stored.format);

@@ -20,6 +20,12 @@ struct TokenTiles {
   SmallVector<tile::SharedType> all() const;
 };
 
+/// Whether a kernel of this schedule converts its tile of queries to f16, in place: e4m3 becomes f16 by one
+/// instruction for two elements, and bf16 by four. Queries in registers are converted there.
+bool narrowsQueries(tile::ScheduleAttr schedule, ArrayRef<KVType> regions, Type element);
+/// The bytes in which the warps of such a kernel keep their largest elements.
+inline int64_t largestBytes(tile::ScheduleAttr schedule) { return 4 * schedule.getWarps(); }
+
 /// Whether the tokens of two regions have the same tiles.
 bool haveSameTiles(KVType a, KVType b);
 /// The first region of each kind. Regions of one kind have the same tiles, and share them.

@@ -168,10 +168,22 @@ struct OverlayPattern : TilePattern<OverlayOp> {
   }
 };
 
+struct PanelsPattern : TilePattern<PanelsOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(PanelsOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    SharedType tile = op.getTile().getType();
+    const int64_t bytes = tile.getRows() * tile.getElement().getIntOrFloatBitWidth() / 8;
+    rewriter.replaceOp(op, e.sharedAt(adaptor.getTile(), e.mul(adaptor.getColumn(), bytes)));
+    return success();
+  }
+};
+
 } // namespace
 
 void tile::populateBulkPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                 const LaneMap &lanes) {
-  patterns.add<LookupBoxesPattern, TmaLoadPattern, TmaStorePattern, WaitTmaStoresPattern, OverlayPattern>(
-      converter, patterns.getContext(), lanes);
+  patterns.add<LookupBoxesPattern, TmaLoadPattern, TmaStorePattern, WaitTmaStoresPattern, OverlayPattern,
+               PanelsPattern>(converter, patterns.getContext(), lanes);
 }

@@ -35,6 +35,7 @@ from ..memory.formats import (
     Description,
     First,
     Format,
+    check_latent_key,
     describe_store,
     part_names,
     read_format,
@@ -52,7 +53,8 @@ class Store:
     see         the visibility of its tokens; by default the `see` of the Spec
     dtype       of keys and values, "bfloat16" or "float16"; by default, and at present always, the Spec's
     key, value  quantized format, instead of `dtype`: "int8", "int4", "int2", "fp8_e4m3", "fp8_e5m2"
-    value       `attn.first(n)`: a value is the first n features of its token's key, stored once (latent attention)
+    value       `attn.first(n)`: a value is the first n features of its token's key, stored once (latent attention); `key` is
+                then None or "fp8_e4m3", and values share the keys' scales
     key_group, value_group    of integers, the number of neighbouring features that share a scale and a zero point: 16, 32,
                 64, 128, or all of them; by default all, at most 128
     key_scales, value_scales  of fp8, the extent that shares a scale: "tensor", "head", or by default "token" (of one head)
@@ -89,14 +91,11 @@ class Store:
             object.__setattr__(self, "dtype", storage_name(f"{where}(dtype)", self.dtype))
         for part in ("key", "value"):
             self._format(part, where + "({})")
-        if self.is_latent and (self.key is not None or self.kind == "unified"):
-            legal = (
-                "None where values are a part of keys"
-                if self.key
-                else "values apart from keys in unified pages"
-            )
-            name, given = ("key", self.key) if self.key else ("value", self.value)
-            raise expected(SpecError, f"{where}({name})", legal, given, nearest=None)
+        if self.is_latent and self.kind == "unified":
+            legal = "values apart from keys in unified pages"
+            raise expected(SpecError, f"{where}(value)", legal, self.value, nearest=None)
+        if self.is_latent:
+            check_latent_key(f"{where}(key)", self.key, self.value.features)
         checks.boolean(f"{where}(ragged)", self.ragged)
         if self.head_class is not None and not (isinstance(self.head_class, str) and self.head_class):
             raise expected(SpecError, f"{where}(head_class)", "the name of a head class", self.head_class)
@@ -128,7 +127,8 @@ class Store:
     def formats(self) -> tuple[Format, Format]:
         """Return the formats of keys and of values."""
         plain = Format(short_name(self.dtype) or "bf16")
-        return self._format("key") or plain, self._format("value") or plain
+        key = self._format("key") or plain
+        return key, key if self.is_latent else self._format("value") or plain
 
     def description(self, kv_heads: int, head_dim: int, value_dim: int) -> Description:
         """Return its tensors, for so many heads, unless it holds those of a class alone. Raises the extension's Failure

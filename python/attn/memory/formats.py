@@ -97,6 +97,19 @@ PART_OF_KEY = "key"
 """The manifest's format of values that are a part of their keys."""
 
 
+def check_latent_key(label: str, key: object, features: int, kind: type[Error] = SpecError) -> None:
+    """Check the format of keys whose first features are their values. Raises `kind`."""
+    if key is None:
+        return
+    if key not in ("fp8", "fp8_e4m3"):
+        legal = "None or 'fp8_e4m3' where values are a part of keys"
+        raise expected(kind, label, legal, key, nearest="fp8_e4m3")
+    if features % 16 or 256 < features < 512:
+        legal = f"None where values are the first {features} features of keys: 'fp8_e4m3' has values of a multiple of 16 up "
+        legal += "to 256, or of 512"
+        raise expected(kind, label, legal, key, nearest=None)
+
+
 class Description(NamedTuple):
     """The formats and tensors of a store: (name, dtype, dims), whose dims are numbers, or names of sizes of a run."""
 

@@ -458,3 +458,13 @@ func.func @from_without_a_rotation(%k: !rows {attn.name = "k"}, %kv: !kv {attn.n
   attn.append %k to %kv at %slots norm %wk : tensor<?x32xf32> epsilon 1.0e-6 from 32 : !rows, !kv, tensor<?xi32>
   return
 }
+
+// -----
+
+!rows = tensor<?x?x1x576xbf16>
+!kv = !attn.kv<paged<64>, heads = 1, dim = 576, key = !attn.quantized<f8E4M3FN, per = token>, value = first<512>>
+func.func @long(%k: !rows, %kv: !kv, %slots: tensor<?xi32>) {
+  // expected-error @below {{expected a scale per tensor or head of lines of more than 256 features, got '!attn.quantized<f8E4M3FN, per = token>'; nearest legal: '!attn.quantized<f8E4M3FN, per = tensor>'}}
+  attn.append %k to %kv at %slots : !rows, !kv, tensor<?xi32>
+  return
+}

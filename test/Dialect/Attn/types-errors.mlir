@@ -175,8 +175,28 @@ func.func private @latent(!attn.kv<unified<16>, heads = 1, dim = 128, key = bf16
 
 // -----
 
-// expected-error @below {{expected keys of f16 or bf16 where values are a part of them, got '!attn.quantized<i8, per = 128>'}}
+// expected-error @below {{expected keys of f16, bf16 or f8E4M3FN with a scale per tensor, head or token where values are a part of them, got '!attn.quantized<i8, per = 128>'; nearest legal: !attn.quantized<f8E4M3FN, per = token>}}
 func.func private @latent(!attn.kv<paged<16>, heads = 1, dim = 128, key = !attn.quantized<i8, per = 128>, value = first<64>>)
+
+// -----
+
+// expected-error @below {{expected keys of f16, bf16 or f8E4M3FN with a scale per tensor, head or token where values are a part of them, got '!attn.quantized<f8E5M2, per = head>'}}
+func.func private @latent(!attn.kv<paged<16>, heads = 1, dim = 576, key = !attn.quantized<f8E5M2, per = head>, value = first<512>>)
+
+// -----
+
+// expected-error @below {{where values are a part of them, got '!attn.quantized<f8E4M3FN, per = 32, scale = f8E8M0FNU>'}}
+func.func private @latent(!attn.kv<paged<16>, heads = 1, dim = 576, key = !attn.quantized<f8E4M3FN, per = 32, scale = f8E8M0FNU>, value = first<512>>)
+
+// -----
+
+// expected-error @below {{expected a value of up to 256 or of 512 features of quantized keys, got first<384>; nearest legal: first<256> or first<512>}}
+func.func private @latent(!attn.kv<paged<16>, heads = 1, dim = 576, key = !attn.quantized<f8E4M3FN, per = tensor>, value = first<384>>)
+
+// -----
+
+// expected-error @below {{expected a value of up to 256 or of 512 features of quantized keys, got first<384>; nearest legal: first<256>}}
+func.func private @latent(!attn.kv<paged<16>, heads = 1, dim = 448, key = !attn.quantized<f8E4M3FN, per = tensor>, value = first<384>>)
 
 // -----
 

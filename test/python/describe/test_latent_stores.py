@@ -24,6 +24,19 @@ def test_the_description_is_text():
     assert spec(Dense(value=first(64)), head_dim=80).mlir() != spec(Dense(), head_dim=80).mlir()
 
 
+@pytest.mark.parametrize("scales", [None, "tensor", "head", "token"])
+def test_latents_in_8_bits(scales):
+    described = spec(Paged(key="fp8_e4m3", key_scales=scales, value=first(512)))
+    key = f"!attn.quantized<f8E4M3FN, per = {scales or 'token'}>"
+    assert f"dim = 576, key = {key}, value = first<512>>" in described.mlir()
+    found = described.operands[0].description(1, 576, 512)
+    assert found.latent and found.token_bytes == 576 + 4 * (scales in (None, "token"))
+    assert [name for name, *_ in found.tensors] == ["k_pages", "k_scales"] and found.value == found.key
+    assert described == spec(Paged(key="fp8", key_scales=scales, value=first(512))) or "fp8" in repr(
+        described
+    )
+
+
 @pytest.mark.parametrize(
     "make,message",
     [
@@ -31,7 +44,28 @@ def test_the_description_is_text():
         (lambda: first(1024), "got 1024; nearest legal: 512"),
         (lambda: spec(head_dim=320), r"kv\[0\]\.value: .* n up to 320, .* got 512; nearest legal: 256"),
         (lambda: spec(value_dim=256), r"kv\[0\]\.value: expected attn\.first\(256\), as .* got 512"),
-        (lambda: Paged(value=first(64), key="int8"), r"Paged\(key\): expected None where values are a part"),
+        (
+            lambda: Paged(value=first(64), key="int8"),
+            r"Paged\(key\): expected None or 'fp8_e4m3' where values are a part of keys, got 'int8'",
+        ),
+        (lambda: Dense(value=first(512), key="mxfp8"), "expected None or 'fp8_e4m3' .* got 'mxfp8'"),
+        (lambda: Dense(value=first(512), key="fp8_e5m2"), "expected None or 'fp8_e4m3' .* got 'fp8_e5m2'"),
+        (
+            lambda: Paged(value=first(384), key="fp8"),
+            "where values are the first 384 features .* of 512, got 'fp8'",
+        ),
+        (
+            lambda: Paged(value=first(40), key="fp8"),
+            "'fp8_e4m3' has values of a multiple of 16 up to 256, or of 512",
+        ),
+        (
+            lambda: Paged(value=first(64), key="fp8", value_scales="head"),
+            r"\(value_scales\): expected None where",
+        ),
+        (
+            lambda: Paged(value=first(64), key="fp8", key_scales="line"),
+            "expected 'tensor', 'head' or 'token', got 'line'",
+        ),
         (lambda: Paged(value=first(64), value_group=32), r"Paged\(value_group\): expected None where values"),
         (lambda: attn.Unified(value=first(64)), "expected values apart from keys in unified pages"),
         (lambda: spec(head_dim=592), r"head_dim: expected .* 32 up to 576, got 592; nearest legal: 576"),

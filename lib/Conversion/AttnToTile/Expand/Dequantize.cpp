@@ -33,6 +33,10 @@
 // take; the others are divided by it, so they are at most 1 and fit f16. Powers
 // of two of keys scale the scores of their block.
 //
+// Values that are a part of their keys come out of the keys' tile, and share its
+// scales. Queries that do not fit registers are narrowed in shared memory, once
+// per task, so that keys become f16.
+//
 // A task reads one KV head. If all its tokens lie in one region, the scale of a
 // head or a tensor becomes a part of the scores' unit and of the final
 // division, and costs nothing per tile. Otherwise each region's tiles take
@@ -55,6 +59,9 @@ using Scales = rt::Format::Scales;
 static rt::StorePart partOf(UpdateOp update, bool keys) {
   return storeOf(update.getKv().getType()).part(keys);
 }
+
+/// Whether values are the first features of their keys.
+static bool isLatent(UpdateOp update) { return update.getKv().getType().getLatent(); }
 
 /// Whether quantized values, read as 16-bit floats, are too small by a power of two.
 static bool isTiny(KVType kv, bool keys) { return widenedUnit(keys ? kv.getKey() : kv.getValue()) != 1; }
@@ -173,7 +180,7 @@ Value FragmentExpansion::rowsMmaTokens(UpdateOp update) {
     return scores(update.getQuery(), query, tile);
   // Queries in registers become f16, because quantized values become f16 with less work than bf16.
   // tile.narrow bounds their size, so that tile.balance may make them smaller for tiny values.
-  Value factor, scale = copyOf(update.getKv(), Copy::KeyScale);
+  Value factor = copyOf(update.getQuery(), Copy::QueryFactor), scale = copyOf(update.getKv(), Copy::KeyScale);
   auto held = dyn_cast<FragmentType>(query.getType());
   const bool tiny = held && part.format.isInteger();
   if (held && (tiny || held.getElement().isBF16())) {
@@ -184,6 +191,8 @@ Value FragmentExpansion::rowsMmaTokens(UpdateOp update) {
   }
   if (factor)
     scale = scale ? arith::MulFOp::create(b, scale, factor).getResult() : factor;
+  if (isLatent(update) && !held)
+    return panelScores(update, query, part, scale);
   Type element = factor ? Type(b.getF16Type()) : form.getElement();
   if (part.format.blocks == rt::Format::Blocks::E4M3)
     return scores(update.getQuery(), query, dequantizedBlocks(update, /*keys=*/true, element), scale);
@@ -193,6 +202,44 @@ Value FragmentExpansion::rowsMmaTokens(UpdateOp update) {
     return groupScores(update, query, keys, part, scale, tiny);
   Value ofTokens = part.format.scales == Scales::Token ? lineMeta(update, true).front() : Value();
   return scores(update.getQuery(), query, keys, scale, ofTokens);
+}
+
+/// Some panels of a tile.
+Value FragmentExpansion::panelsOf(Value tile, Value first, int64_t features) {
+  auto whole = cast<SharedType>(tile.getType());
+  if (features == whole.getCols())
+    return tile;
+  auto part = SharedType::get(b.getContext(), whole.getRowAxis(), whole.getRows(), whole.getColAxis(),
+                              features, whole.getElement(), whole.getSwizzled(), whole.getBoxes());
+  return PanelsOp::create(b, part, tile, first);
+}
+
+/// The queries' features that belong to a panel of keys: of their tile, or what tile.narrow_tile made of it.
+Value FragmentExpansion::queriesOf(Value query, int64_t first, int64_t features) {
+  if (isa<SharedType>(query.getType()))
+    return panelsOf(query, b.i32(static_cast<int32_t>(first)), features);
+  FragmentType type = b.fragment({Axis::Query, Axis::Feature}, {form.getRows(), features}, b.getF16Type());
+  return LoadLhsOp::create(b, type, query, first);
+}
+
+/// Adds up the scores of a tile panel by panel: the keys of a panel take few registers, and those of a whole
+/// latent would take more than a thread has.
+Value FragmentExpansion::panelScores(UpdateOp update, Value query, const rt::StorePart &part, Value scale) {
+  constexpr int64_t panel = 128; // of quantized elements
+  auto shared = dyn_cast<SharedType>(query.getType());
+  Type element = shared ? shared.getElement() : Type(b.getF16Type());
+  Value ofTokens = part.format.scales == Scales::Token ? lineMeta(update, true).front() : Value();
+  Value tile = copyOf(update.getKv(), Copy::Keys), sum;
+  Value line = shared ? RowsPart(b, form, update.getQuery()).first() : Value();
+  for (int64_t first = 0; first < form.getKeyTile(); first += panel) {
+    const int64_t features = std::min(panel, form.getKeyTile() - first);
+    const bool isLast = first + features == form.getKeyTile();
+    Value keys = dequantized(panelsOf(tile, b.i32(first), features), Axis::Key, part, element, {}, {},
+                             /*tiny=*/false);
+    sum = ScoresOp::create(b, pairs(), form.getMmas(), queriesOf(query, first, features), keys, line,
+                           IntegerAttr(), sum, isLast ? scale : Value(), isLast ? ofTokens : Value());
+  }
+  return sum;
 }
 
 /// Loads the queries as a fragment, of which groups of features are parts.
@@ -245,6 +292,14 @@ Value FragmentExpansion::valuesOf(UpdateOp update, const TokenMeta &weighed) {
   Value tile = copyOf(update.getKv(), Copy::Values);
   if (part.format.isPlain())
     return tile;
+  if (isLatent(update)) {
+    Value first = firstFeature();
+    FragmentType factor =
+        b.fragment({Axis::Feature, Axis::Key}, {form.getValueTile(), form.getKeys()}, b.getF16Type());
+    return DequantizeOp::create(b, factor, first ? panelsOf(tile, first, form.getValueTile()) : tile,
+                                ValueRange(), ValueRange(), ValueRange(), Value(), BlocksAttr(),
+                                IntegerAttr(), /*tiny=*/false);
+  }
   bool apart = form.getCodes() != nullptr;
   SmallVector<Value> scales, zeros;
   if (part.format.hasBlocks())

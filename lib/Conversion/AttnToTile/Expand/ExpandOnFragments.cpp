@@ -45,8 +45,9 @@ void expandState(const OneUpdate &one, Value result, FragmentExpansion &e) {
     zeros = e.addZeros(state.zeros, step.getDecay(), weights, meta.zero);
   if (meta.scale)
     weights = ScaleWeightsOp::create(b, weights.getType(), weights, meta.scale);
-  acc = AccumulateOp::create(b, acc.getType(), e.form.getMmas(), weights, e.valuesOf(update, meta),
-                             e.firstFeature(), acc);
+  Value values = e.valuesOf(update, meta); // a fragment has the features of this warp alone
+  Value first = isa<SharedType>(values.getType()) ? e.firstFeature() : Value();
+  acc = AccumulateOp::create(b, acc.getType(), e.form.getMmas(), weights, values, first, acc);
   e.setState(result, {step.getNewMax(), step.getNewSum(), acc, zeros, state.unit});
 }
 

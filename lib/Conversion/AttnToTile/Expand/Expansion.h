@@ -183,6 +183,9 @@ private:
   tile::FragmentType factorType(Value tile, tile::Axis kept, Type element);
   IntegerAttr groupOf(const rt::StorePart &part);
   Value queryFragment(Value rows, Value query);
+  Value panelsOf(Value tile, Value first, int64_t features);
+  Value queriesOf(Value query, int64_t first, int64_t features);
+  Value panelScores(UpdateOp update, Value query, const rt::StorePart &part, Value scale);
   Value groupScores(UpdateOp update, Value query, Value keys, const rt::StorePart &part, Value scale,
                     bool tiny);
   Value maskForList(UpdateOp update, Value scores, Value firstKey);

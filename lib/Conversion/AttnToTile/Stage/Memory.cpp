@@ -52,6 +52,7 @@ void Memory::allocate() {
   }
   addRows({Copy::Query, Copy::OutputGradient, Copy::Output});
   addTokens();
+  addLargest();
 }
 
 ArrayRef<Buffer> Memory::ofTokens(KVType region) const {
@@ -84,8 +85,7 @@ void Memory::addRows(ArrayRef<Copy> names) {
 void Memory::addTokens() {
   int64_t lines = k.tokenLines(), keyTile = k.form.getKeyTile(), valueTile = k.valueFeatures();
   bool split = k.schedule.getSplitKeys(), walked = !k.form.keepsTokens();
-  SmallVector<KVType> regions = regionsByTiles(
-      llvm::map_to_vector(k.updates, [](UpdateOp update) { return update.getKv().getType(); }));
+  SmallVector<KVType> regions = regionsByTiles(k.regions());
   SmallVector<Copy> names; // in the order of rings
   for (KVType region : regions) {
     TokenTiles tiles = TokenTiles::of(region, lines, keyTile, valueTile);
@@ -122,6 +122,11 @@ void Memory::addExchange() {
   auto tile = SharedType::get(b.getContext(), Axis::Key, k.tokenLines(), Axis::Query, k.rowLines(),
                               k.form.getElement(), /*swizzled=*/false, /*boxes=*/0);
   exchange = alloc(RingType::get(b.getContext(), k.schedule.getExchanges(), tile));
+}
+
+void Memory::addLargest() {
+  if (!k.readsFinished() && narrowsQueries(k.schedule, k.regions(), k.form.getElement()))
+    largest = alloc(ScratchType::get(b.getContext(), largestBytes(k.schedule)));
 }
 
 void Memory::addNumbers() {

@@ -26,6 +26,7 @@ public:
   ArrayRef<Buffer> ofTokens(KVType region) const;
 
   SmallVector<Buffer> rows;
+  Value largest;        ///< the largest elements of queries that become f16 in place; null if none do
   Value exchange, sums; ///< copies of rows if updates also add to sums of rows
 
 private:
@@ -36,6 +37,7 @@ private:
   void addTokens();
   void addExchange();
   void addNumbers();
+  void addLargest();
 
   StagedKernel &k;
   KernelBuilder &b;

@@ -42,6 +42,7 @@ private:
   void stageRows();
   void stageTokens();
   void stageQueriesLate();
+  Operation *narrowQueries(Value tile, RowsOp rows);
   /// Lets copies of a part be overwritten: after the update by a tile if the part is walked; after the writes
   /// of a task's results, without such an update, if it is stationary.
   void release(UpdateOp byTile, Scope readers);
@@ -122,15 +123,30 @@ void Staging::stageTokens() {
     SmallVector<Value> copies = copying->start(source, buffers, k.significance ? Scope::Warp : readers);
     copying->await(readers);
     SmallVector<Copy> names = namesOf(buffers);
-    if (last.getType().getLatent()) { // the first features of the keys' tile
-      names.push_back(Copy::Values);
-      copies.push_back(copies[llvm::find(names, Copy::Keys) - names.begin()]);
-    }
+    if (last.getType().getLatent()) // the first features of the keys' tile, and the keys' scales
+      for (auto [name, copy] : llvm::to_vector(llvm::zip_equal(names, copies))) {
+        names.push_back(name == Copy::Keys ? Copy::Values : Copy::ValueMeta);
+        copies.push_back(copy);
+      }
     addRegionScales(k, updates, names, copies);
     for (UpdateOp update : updates)
       standIn(b, update.getKv(), names, copies);
     release(k.form.keepsTokens() ? UpdateOp() : updates.back(), readers);
   }
+}
+
+/// Makes the queries left operands of f16 in the first turn of the loops around the insertion point, of the
+/// task's own. Loops over tiles that follow in the same block read them, too.
+Operation *Staging::narrowQueries(Value tile, RowsOp rows) {
+  Value first;
+  for (Operation *around = b.getInsertionBlock()->getParentOp(); around != rows->getParentOp();
+       around = around->getParentOp())
+    if (auto loop = dyn_cast<scf::ForOp>(around)) {
+      Value begins = b.compare(arith::CmpIPredicate::eq, loop.getInductionVar(), loop.getLowerBound());
+      first = first ? b.createOrFold<arith::AndIOp>(first, begins) : begins;
+    }
+  auto queries = ScratchType::get(b.getContext(), cast<SharedType>(tile.getType()).getBytes());
+  return NarrowTileOp::create(b, queries, b.getF32Type(), tile, memory.largest, first);
 }
 
 /// Copies queries by all warps. They wait before the loops that read queries, and not where the task begins:
@@ -142,12 +158,20 @@ void Staging::stageQueriesLate() {
   Value tile = copying->start(source, memory.rows, Scope::Block).front(), query = tile;
   auto type =
       b.fragment({Axis::Query, Axis::Feature}, {k.form.getRows(), k.form.getKeyTile()}, k.form.getElement());
+  Operation *narrowed = nullptr;
   for (UpdateOp update : k.updates) {
     b.setInsertionPoint(tokensOf(update.getKv())->getParentOp());
     copying->await(Scope::Block);
     if (k.schedule.getQueryInRegisters())
       query = LoadOp::create(b, type, tile, rows.getFirst());
-    update.getQueryMutable().assign(StagedOp::create(b, update.getQuery(), {Copy::Query}, query));
+    if (!memory.largest) {
+      update.getQueryMutable().assign(StagedOp::create(b, update.getQuery(), {Copy::Query}, query));
+      continue;
+    }
+    if (!narrowed)
+      narrowed = narrowQueries(tile, rows);
+    update.getQueryMutable().assign(
+        StagedOp::create(b, update.getQuery(), {Copy::Query, Copy::QueryFactor}, narrowed->getResults()));
   }
   // A task without segments has not waited for its queries.
   Operation *segments = tokensOf(k.updates.front().getKv())->getParentOp()->getParentOp();

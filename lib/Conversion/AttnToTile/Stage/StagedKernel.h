@@ -17,6 +17,10 @@ struct StagedKernel {
     kernel.walk([&](InitSignificanceOp) { significance = true; });
   }
 
+  /// The regions of the updates.
+  SmallVector<KVType> regions() {
+    return llvm::map_to_vector(updates, [](UpdateOp update) { return update.getKv().getType(); });
+  }
   /// Whether some warps only copy.
   bool hasProducers() const { return schedule.getProducerWarps() > 0; }
   /// Whether the kernel reads finished rows and their LSEs.

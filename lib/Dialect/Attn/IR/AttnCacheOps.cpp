@@ -143,6 +143,13 @@ static LogicalResult verifyRowCopy(const RowCopy &copy) {
   if (copy.k && bool(copy.v) == type.getLatent())
     return op->emitOpError("expected ") << (copy.v ? "keys alone: values of " : "keys and values: those of ")
                                         << type << (copy.v ? " are a part of them" : " lie apart");
+  // The lanes of a warp find the scale of one line together.
+  constexpr int64_t mostOfWarp = 256;
+  auto codes = dyn_cast<QuantizedType>(type.getKey());
+  if (copy.k && codes && codes.getPer() == Per::Token && type.getKeyDim() > mostOfWarp)
+    return op->emitOpError("expected a scale per tensor or head of lines of more than ")
+           << mostOfWarp << " features, got " << codes << "; nearest legal: "
+           << QuantizedType::get(op->getContext(), codes.getElement(), Per::Tensor, 0, Type());
   return verifyRows(copy, "values", copy.v, type.getValueDim(), type.getValue());
 }
 

@@ -95,14 +95,24 @@ static LogicalResult verifyParts(function_ref<InFlightDiagnostic()> emitError, S
   if (latent && store == Store::Unified)
     return emitError() << "expected keys and values apart in a unified store, got values that are a part of "
                           "their keys; nearest legal: paged";
-  if (latent && isa<QuantizedType>(key))
-    return emitError() << "expected keys of f16 or bf16 where values are a part of them, got " << key;
+  auto codes = dyn_cast<QuantizedType>(key);
+  if (latent && codes && (!isa<Float8E4M3FNType>(codes.getElement()) || codes.getScale()))
+    return emitError()
+           << "expected keys of f16, bf16 or f8E4M3FN with a scale per tensor, head or token where "
+              "values are a part of them, got "
+           << key << "; nearest legal: !attn.quantized<f8E4M3FN, per = token>";
   if (latent && valueDim > keyDim)
     return emitError() << "expected a value inside of its key, the first of its " << keyDim
                        << " features, got first<" << valueDim
                        << ">; nearest legal: " << mlir::attn::detail::nearestValueDim(keyDim);
+  // Warps that share rows have slices in whole panels of 128 quantized elements.
+  if (latent && codes && valueDim > mlir::attn::detail::mostSimpleDim && valueDim % 256 != 0)
+    return emitError() << "expected a value of up to " << mlir::attn::detail::mostSimpleDim
+                       << " or of 512 features of quantized keys, got first<" << valueDim
+                       << ">; nearest legal: first<256>" << (keyDim >= 512 ? " or first<512>" : "");
   for (auto [what, stored, dim] : {std::tuple("keys", key, keyDim), std::tuple("values", value, valueDim)})
-    if (isa<QuantizedType>(stored) && std::max(keyDim, valueDim) > mlir::attn::detail::mostSimpleDim)
+    if (!latent && isa<QuantizedType>(stored) &&
+        std::max(keyDim, valueDim) > mlir::attn::detail::mostSimpleDim)
       return emitError() << "expected " << what << " of f16 or bf16 beside more than "
                          << mlir::attn::detail::mostSimpleDim << " features, got " << stored << " with "
                          << dim;

@@ -39,12 +39,16 @@ LogicalResult LoadRhsOp::verify() {
   if (tile.getBoxes())
     return emitOpError("cannot read a tile cut into boxes, ") << tile;
   auto isTile = [&](unsigned rows, unsigned cols) {
+    const bool fits =
+        cols == 0 ? fragment.getSizes()[cols] <= tile.getCols() : fragment.getSizes()[cols] == tile.getCols();
     return fragment.getAxes()[rows] == tile.getRowAxis() && fragment.getAxes()[cols] == tile.getColAxis() &&
-           fragment.getSizes()[rows] == tile.getRows() && fragment.getSizes()[cols] == tile.getCols();
+           fragment.getSizes()[rows] == tile.getRows() && fits;
   };
   if (fragment.getRank() != 2 || !(isTile(0, 1) || isTile(1, 0)) || tile.getRows() % 16 != 0 ||
-      tile.getCols() % 16 != 0)
-    return emitOpError("expected all of ") << tile << ", multiples of 16 along both axes, got " << fragment;
+      tile.getCols() % 16 != 0 || fragment.getSizes()[0] % 16 != 0)
+    return emitOpError("expected all of ")
+           << tile << " or, where they are kept, its first columns, multiples of 16 along both axes, got "
+           << fragment;
   if (!mayHaveLayout(fragment, Layout::Rhs))
     return emitOpError("expected layout 'rhs', got ") << fragment;
   if (int64_t group = getGroup().value_or(16); group < 16 || group % 16 != 0 || tile.getCols() % group != 0)
@@ -205,6 +209,23 @@ LogicalResult RestoreOp::verify() {
   return success();
 }
 
+LogicalResult PanelsOp::verify() {
+  SharedType tile = getTile().getType(), result = getResult().getType();
+  constexpr int64_t panel = 128;
+  if (tile.getBoxes() || result.getBoxes())
+    return emitOpError("expected tiles in one piece, got ") << tile << " and " << result;
+  if (result.getRowAxis() != tile.getRowAxis() || result.getColAxis() != tile.getColAxis() ||
+      result.getRows() != tile.getRows() || result.getElement() != tile.getElement() ||
+      result.getCols() > tile.getCols())
+    return emitOpError("expected columns of all lines of ") << tile << ", got " << result;
+  if (result.getLineBytes() % panel != 0 && result.getLineBytes() % panel != tile.getLineBytes() % panel)
+    return emitOpError("expected panels of ")
+           << panel << " bytes, or the last ones of " << tile << ", got " << result;
+  if (result.getSwizzled() != tile.getSwizzled())
+    return emitOpError("expected both tiles swizzled, or neither, got ") << tile << " and " << result;
+  return success();
+}
+
 /// Whether the fragment is an operand of queries for an MMA.
 static bool isOfQueries(FragmentType type) {
   return type.getRank() == 2 && mayHaveLayout(type, isOfFewRows(type) ? Layout::Rhs : Layout::Lhs);
@@ -229,6 +250,34 @@ LogicalResult NarrowOp::verify() {
       !isOfQueries(source))
     return emitOpError("expected queries of bf16 or f16 and the same of f16, got ")
            << source << " and " << result;
+  return success();
+}
+
+LogicalResult NarrowTileOp::verify() {
+  SharedType tile = getTile().getType();
+  constexpr int64_t rows = 16;
+  if (!mlir::attn::isMultiplied(tile.getElement()) || tile.getRows() != rows || tile.getCols() % 32 != 0 ||
+      tile.getBoxes())
+    return emitOpError("expected ") << rows
+                                    << " lines of bf16 or f16 in one piece, of a multiple of 32 columns, got "
+                                    << tile;
+  if (getQueries().getType().getBytes() != tile.getBytes())
+    return emitOpError("expected the ")
+           << tile.getBytes() << " bytes of the tile, got " << getQueries().getType();
+  return success();
+}
+
+LogicalResult LoadLhsOp::verify() {
+  FragmentType fragment = getFragment().getType();
+  constexpr int64_t rows = 16, run = 64, columnBytes = 32;
+  if (fragment.getRank() != 2 || fragment.getSizes()[0] != rows || !fragment.getElement().isF16() ||
+      !mayHaveLayout(fragment, Layout::Lhs) || fragment.getFeatureAxis() != 1)
+    return emitOpError("expected ") << rows << " queries of f16 in layout 'lhs', got " << fragment;
+  if (getFirst() % run != 0 || static_cast<int64_t>(getFirst() + fragment.getSizes()[1]) * columnBytes >
+                                   getQueries().getType().getBytes())
+    return emitOpError("expected columns from a multiple of ")
+           << run << " on, within " << getQueries().getType() << ", got " << fragment.getSizes()[1]
+           << " from " << getFirst() << " on";
   return success();
 }
 

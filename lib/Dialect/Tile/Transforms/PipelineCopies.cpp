@@ -97,7 +97,7 @@ WaitOp waitBefore(scf::ForOp loop) {
   for (Operation *op = loop->getPrevNode(); op; op = op->getPrevNode()) {
     if (auto wait = dyn_cast<WaitOp>(op))
       return wait;
-    if (!isa<SyncOp, LoadOp>(op) && !isOfRegisters(op))
+    if (!isa<SyncOp, LoadOp, NarrowTileOp>(op) && !isOfRegisters(op))
       return {};
   }
   return {};

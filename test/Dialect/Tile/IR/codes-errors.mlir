@@ -9,8 +9,80 @@ func.func @f(%k: !tile.shared<key 16, feature 64, bf16>) {
 // -----
 
 func.func @f(%k: !tile.shared<key 16, feature 64, f8E4M3FN>) {
-  // expected-error @+1 {{expected all of '!tile.shared<key 16, feature 64, f8E4M3FN>', multiples of 16 along both axes, got}}
+  // expected-error @+1 {{expected all of '!tile.shared<key 16, feature 64, f8E4M3FN>' or, where they are kept, its first columns, multiples of 16 along both axes, got}}
   %0 = tile.load_rhs %k : <key 16, feature 64, f8E4M3FN> -> <[key 8, feature 64], f8E4M3FN>
+  return
+}
+
+// -----
+
+func.func @f(%k: !tile.shared<key 16, feature 64, f8E4M3FN>) {
+  // expected-error @+1 {{or, where they are kept, its first columns}}
+  %0 = tile.load_rhs %k : <key 16, feature 64, f8E4M3FN> -> <[key 16, feature 32], f8E4M3FN>
+  return
+}
+
+// -----
+
+func.func @f(%k: !tile.shared<key 16, feature 576, f8E4M3FN>, %i: i32) {
+  // expected-error @+1 {{expected panels of 128 bytes, or the last ones of '!tile.shared<key 16, feature 576, f8E4M3FN>', got '!tile.shared<key 16, feature 96, f8E4M3FN>'}}
+  %0 = tile.panels %k from %i : <key 16, feature 576, f8E4M3FN> -> <key 16, feature 96, f8E4M3FN>
+  return
+}
+
+// -----
+
+func.func @f(%k: !tile.shared<key 16, feature 576, f8E4M3FN>, %i: i32) {
+  // expected-error @+1 {{expected columns of all lines of '!tile.shared<key 16, feature 576, f8E4M3FN>', got}}
+  %0 = tile.panels %k from %i : <key 16, feature 576, f8E4M3FN> -> <key 16, feature 128, i8>
+  return
+}
+
+// -----
+
+func.func @f(%k: !tile.shared<key 32, feature 256, f8E4M3FN, boxes 16>, %i: i32) {
+  // expected-error @+1 {{expected tiles in one piece, got}}
+  %0 = tile.panels %k from %i : <key 32, feature 256, f8E4M3FN, boxes 16> -> <key 32, feature 128, f8E4M3FN>
+  return
+}
+
+// -----
+
+func.func @f(%k: !tile.shared<key 16, feature 576, f8E4M3FN, swizzled>, %i: i32) {
+  // expected-error @+1 {{expected both tiles swizzled, or neither, got}}
+  %0 = tile.panels %k from %i : <key 16, feature 576, f8E4M3FN, swizzled> -> <key 16, feature 128, f8E4M3FN>
+  return
+}
+
+// -----
+
+func.func @f(%q: !tile.shared<query 32, feature 64, bf16>, %m: !tile.scratch<8>, %c: i1) {
+  // expected-error @+1 {{expected 16 lines of bf16 or f16 in one piece, of a multiple of 32 columns, got '!tile.shared<query 32, feature 64, bf16>'}}
+  %0, %1 = tile.narrow_tile %q by %m if %c : <query 32, feature 64, bf16>, <8> -> <4096>
+  return
+}
+
+// -----
+
+func.func @f(%q: !tile.shared<query 16, feature 64, bf16>, %m: !tile.scratch<8>, %c: i1) {
+  // expected-error @+1 {{expected the 2048 bytes of the tile, got '!tile.scratch<1024>'}}
+  %0, %1 = tile.narrow_tile %q by %m if %c : <query 16, feature 64, bf16>, <8> -> <1024>
+  return
+}
+
+// -----
+
+func.func @f(%q: !tile.scratch<2048>) {
+  // expected-error @+1 {{expected 16 queries of f16 in layout 'lhs', got '!tile.fragment<[query 16, feature 64], bf16>'}}
+  %0 = tile.load_lhs %q from 0 : <2048> -> <[query 16, feature 64], bf16>
+  return
+}
+
+// -----
+
+func.func @f(%q: !tile.scratch<2048>) {
+  // expected-error @+1 {{expected columns from a multiple of 64 on, within '!tile.scratch<2048>', got 64 from 64 on}}
+  %0 = tile.load_lhs %q from 64 : <2048> -> <[query 16, feature 64], f16, lhs, runs 64>
   return
 }
 

@@ -97,4 +97,18 @@ gpu.module @kernels {
     %b = tile.mma %p, %v16, %a : !tile.fragment<[query 16, key 16], bf16>, !tile.shared<key 16, feature 64, bf16>, !acc -> !acc
     return
   }
+
+  // Latents: queries that become left operands in place, and panels of a tile of keys.
+  // CHECK-LABEL: func.func @latent
+  // CHECK: tile.panels %{{.*}} from %{{.*}} : <key 16, feature 576, f8E4M3FN> -> <key 16, feature 128, f8E4M3FN>
+  // CHECK: tile.load_rhs %{{.*}} : <key 16, feature 576, f8E4M3FN> -> <[feature 64, key 16], f8E4M3FN>
+  // CHECK: %[[Q:.*]], %{{.*}} = tile.narrow_tile %{{.*}} by %{{.*}} if %{{.*}} : <query 16, feature 576, bf16>, <8> -> <18432>
+  // CHECK: tile.load_lhs %[[Q]] from 512 : <18432> -> <[query 16, feature 64], f16>
+  func.func @latent(%k: !tile.shared<key 16, feature 576, f8E4M3FN>, %q: !tile.shared<query 16, feature 576, bf16>, %m: !tile.scratch<8>, %i: i32, %first: i1) {
+    %panel = tile.panels %k from %i : <key 16, feature 576, f8E4M3FN> -> <key 16, feature 128, f8E4M3FN>
+    %codes = tile.load_rhs %k : <key 16, feature 576, f8E4M3FN> -> <[feature 64, key 16], f8E4M3FN>
+    %queries, %factor = tile.narrow_tile %q by %m if %first : <query 16, feature 576, bf16>, <8> -> <18432>
+    %part = tile.load_lhs %queries from 512 : <18432> -> <[query 16, feature 64], f16>
+    return
+  }
 }

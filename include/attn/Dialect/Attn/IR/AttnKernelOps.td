@@ -103,7 +103,8 @@ def Attn_Copy : I32EnumAttr<"Copy", "the content of a copy on the chip", [
     I32EnumAttrCase<"KeyMeta", 11, "key_meta">,
     I32EnumAttrCase<"ValueMeta", 12, "value_meta">,
     I32EnumAttrCase<"KeyScale", 13, "key_scale">,
-    I32EnumAttrCase<"ValueScale", 14, "value_scale">]> {
+    I32EnumAttrCase<"ValueScale", 14, "value_scale">,
+    I32EnumAttrCase<"QueryFactor", 15, "query_factor">]> {
   let cppNamespace = "::mlir::attn";
   let genSpecializedAttr = 0;
 }

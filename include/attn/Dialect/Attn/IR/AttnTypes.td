@@ -107,7 +107,8 @@ def Attn_KVType : Attn_Type<"KV", "kv"> {
     In a latent store a value is the first features of its token's key, `value = first<512>`: one line of
     memory, one tensor (`kv.k` or `kv.k_pages`), one copy to shared memory. Multi-head latent attention
     (DeepSeek-V2, arXiv 2405.04434) stores 512 features of a latent and 64 rotated ones; heads that use their
-    keys as values are `first<dim>`.
+    keys as values are `first<dim>`. Such keys may also be f8E4M3FN with a scale per tensor, head or token; the
+    value shares the scale.
 
     `heads = ?` is the store of one head class (`AttnHeadClasses.td`): it holds the heads of that class only,
     in their order, and `heads` in the table is the number that the run-time tensor `classes` assigns to it.
@@ -116,6 +117,7 @@ def Attn_KVType : Attn_Type<"KV", "kv"> {
     !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
     !attn.kv<dense, heads = 1, dim = 192, value_dim = 128, key = f16, value = f16>
     !attn.kv<paged<64>, heads = 1, dim = 576, key = bf16, value = first<512>>
+    !attn.kv<paged<64>, heads = 1, dim = 576, key = !attn.quantized<f8E4M3FN, per = tensor>, value = first<512>>
     !attn.kv<paged<16>, heads = ?, dim = 128, key = bf16, value = bf16>
     !attn.kv<paged<16>, ragged, heads = 8, dim = 128, key = bf16, value = bf16>
     !attn.kv<paged<16>, heads = 8, dim = 128, key = !attn.quantized<i8, per = 128>, value = !attn.quantized<i4, per = 64>>

@@ -26,7 +26,7 @@ def Tile_LoadRhsOp : Tile_Op<"load_rhs", [MemoryEffects<[MemRead]>]> {
   let summary = "reads a quantized shared tile as the right operand of an MMA";
   let description = [{
     The MMA keeps the fragment's first axis and contracts its second: the tile's lines and columns, or its
-    columns and lines. Elements keep their type: floats of 8 bits, or unsigned integers of 8, 4 or 2;
+    columns and lines. Kept columns may be fewer than the tile has, its first ones. Elements keep their type: floats of 8 bits, or unsigned integers of 8, 4 or 2;
     `tile.widen` converts them to elements that tensor cores multiply. Tiles of 16-bit elements need no such
     step: `tile.mma` reads them directly.
 
@@ -35,8 +35,21 @@ def Tile_LoadRhsOp : Tile_Op<"load_rhs", [MemoryEffects<[MemRead]>]> {
   }];
   let arguments = (ins Arg<Tile_SharedType, "the tile">:$tile,
                        Arg<OptionalAttr<I64Attr>, "features of a group; by default there is one group">:$group);
-  let results = (outs Res<Tile_FragmentType, "the whole tile">:$fragment);
+  let results = (outs Res<Tile_FragmentType, "the whole tile, or its first columns">:$fragment);
   let assemblyFormat = "$tile (`per` $group^)? attr-dict `:` type($tile) `->` type($fragment)";
+  let hasVerifier = 1;
+}
+
+def Tile_PanelsOp : Tile_Op<"panels", [Pure]> {
+  let summary = "whole panels of a shared tile, as a tile";
+  let description = [{
+    A view: columns of all lines from `column` on, the first column of a panel. Panels lie one after the other in
+    memory. A result that is no multiple of 128 bytes wide ends with the last panel of the tile.
+  }];
+  let arguments = (ins Arg<Tile_SharedType, "the tile, in one piece">:$tile,
+                       Arg<I32, "the first column, a multiple of 128 bytes">:$column);
+  let results = (outs Res<Tile_SharedType, "the columns">:$result);
+  let assemblyFormat = "$tile `from` $column attr-dict `:` type($tile) `->` type($result)";
   let hasVerifier = 1;
 }
 
@@ -157,6 +170,32 @@ def Tile_NarrowOp : Tile_Op<"narrow", [Pure]> {
   let arguments = (ins Arg<Tile_FragmentType, "bf16 or f16">:$source);
   let results = (outs Res<Tile_FragmentType, "f16">:$result, Res<F32, "a power of two; uniform over the warp">:$factor);
   let assemblyFormat = "$source attr-dict `:` type($source) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_NarrowTileOp : Tile_Op<"narrow_tile", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "makes queries in shared memory left operands of f16, in place";
+  let description = [{
+    Does what `tile.narrow` does, for queries that do not fit registers, if `first` holds: once for a tile. All
+    warps of the block share the work, with a `tile.sync` of the block within it and one at its end. Then the
+    memory has no lines: it has 512 bytes for 16 columns of 16 rows, 16 of each lane, which are its registers
+    of a left operand with features in runs of 64. `tile.load_lhs` reads them.
+  }];
+  let arguments = (ins Arg<Tile_SharedType, "16 queries of bf16 or f16">:$tile,
+                       Arg<Tile_ScratchType, "4 bytes for each warp, which keep the largest elements">:$largest,
+                       Arg<I1, "whether the tile still has lines; uniform over the block">:$first);
+  let results = (outs Res<Tile_ScratchType, "the tile's memory">:$queries,
+                      Res<F32, "a power of two; uniform over the block">:$factor);
+  let assemblyFormat = "$tile `by` $largest `if` $first attr-dict `:` type($tile) `,` type($largest) `->` type($queries)";
+  let hasVerifier = 1;
+}
+
+def Tile_LoadLhsOp : Tile_Op<"load_lhs", [MemoryEffects<[MemRead]>]> {
+  let summary = "reads columns of what `tile.narrow_tile` left";
+  let arguments = (ins Arg<Tile_ScratchType, "queries">:$queries,
+                       Arg<ConfinedAttr<I64Attr, [IntNonNegative]>, "the first column, a multiple of 64">:$first);
+  let results = (outs Res<Tile_FragmentType, "a left operand of f16, features in runs">:$fragment);
+  let assemblyFormat = "$queries `from` $first attr-dict `:` type($queries) `->` type($fragment)";
   let hasVerifier = 1;
 }
 

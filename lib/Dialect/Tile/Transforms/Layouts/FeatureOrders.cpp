@@ -116,7 +116,7 @@ bool FeatureOrders::followMmas(Value right, SmallVectorImpl<Value> &values, Smal
 
 bool FeatureOrders::isRepeatable(Value left) {
   Operation *op = left.getDefiningOp();
-  if (isa_and_nonnull<LoadOp>(op))
+  if (isa_and_nonnull<LoadOp, LoadLhsOp>(op))
     return true;
   return isa_and_nonnull<NarrowOp, BalanceOp, PartOp>(op) && isRepeatable(op->getOperand(0));
 }
@@ -134,7 +134,7 @@ Value FeatureOrders::leftInOrder(Value left, FeatureOrder order) {
   if (known)
     return known;
   Operation *op = left.getDefiningOp();
-  Value source = isa<LoadOp>(op) ? Value() : leftInOrder(op->getOperand(0), order);
+  Value source = isa<LoadOp, LoadLhsOp>(op) ? Value() : leftInOrder(op->getOperand(0), order);
   OpBuilder b(op->getContext());
   b.setInsertionPointAfter(op);
   Operation *copy = b.clone(*op);

@@ -135,6 +135,7 @@ void LayoutGraph::visit(Operation *op) {
           unite(load.getColumns().front(), column);
       })
       .Case([&](LoadRhsOp) { defineAll(Layout::Rhs); })
+      .Case([&](LoadLhsOp) { defineAll(Layout::Lhs); })
       .Case([&](WidenOp widen) {
         for (OpOperand &use : op->getOpOperands())
           need(use, fragmentOf(use.get()).getRank() == 2

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Kernels over latents in e4m3 under all detectors against float64 over what is stored: over scales, stores, pages, dims,
+heads, rows, masks, plans, amplitudes and chips. Bytes of their plans, and lines that kernels write. --full takes more."""
+
+import itertools
+import os
+import subprocess
+
+import attn
+import numpy
+import pytest
+
+pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
+from attn import Dense, Packed, Paged, causal, first  # noqa: E402
+from attnlab import program  # noqa: E402
+
+FULL = bool(os.environ.get("ATTN_FULL"))
+FP8 = {"key": "fp8_e4m3"}
+DIMS = {"head_dim": 576, "dtype": "bfloat16"}
+
+
+def latents(kind=Paged, features=512, scales="tensor", **options):
+    return kind(**FP8, key_scales=scales, value=first(features), **options)
+
+
+def spec(store=None, **changes):
+    given = dict(q_heads=16, kv_heads=1, see=causal(), kv=[store or latents()]) | DIMS
+    return attn.Spec(**(given | changes))
+
+
+# --- Kernels -------------------------------------------------------------------------------------------------
+
+STORES = (
+    latents(page_size=64),
+    latents(scales="token"),
+    latents(Packed, scales="head"),
+    latents(Dense),
+    latents(page_size=1),
+    latents(page_size=528, scales="token"),
+)
+# Query heads, rows, tokens, visibility, dtype, and the options of the description.
+POINTS = (
+    (16, (1, 0, 1), (40, 0, 130), causal(), "bfloat16", {}),
+    (128, 1, 50, causal(), "float16", {}),
+    (1, 3, (4, 97), attn.window(33), "bfloat16", {"sink_logits": True}),
+    (16, 4, (40, 75), causal(), "bfloat16", {"softcap": 30.0}),
+    (5, 2, (33, 64), causal(), "float16", {}),
+    (3, 37, 70, attn.all_tokens(), "bfloat16", {"return_lse": False}),
+)
+TARGETS = ("sm_90a", "sm_80", "sm_89")
+
+
+def points():
+    every = list(itertools.product(POINTS, STORES, TARGETS)) if FULL else []
+    few = [(point, STORES[i], TARGETS[i % 3]) for i, point in enumerate(POINTS)]
+    return few + [each for each in every if each not in few]
+
+
+def described(store, heads, see, dtype, options):
+    options = dict(options)
+    if cap := options.pop("softcap", None):
+        options["score"] = lambda s, h, qi, ki: cap * attn.math.tanh(s / cap)
+    return spec(store, q_heads=heads, see=see, dtype=dtype, **options)
+
+
+@pytest.mark.parametrize("point,store,target", points())
+def test_kernels(point, store, target):
+    heads, rows, tokens, *rest = point
+    batch = 2 if isinstance(tokens, int) else len(tokens)
+    report = attn.check(described(store, heads, *rest), batch=batch, q_len=rows, kv_len=tokens, target=target)
+    assert report.right and not report.findings
+
+
+@pytest.mark.parametrize(
+    "store,dims",
+    [
+        (latents(features=256), {"head_dim": 320}),
+        (latents(Packed, features=128, scales="token"), {"head_dim": 192}),
+        (latents(features=64, scales="head"), {"head_dim": 80, "dtype": "float16"}),
+        (latents(Dense, features=128), {"head_dim": 128}),
+        (latents(features=64, scales="token"), {"head_dim": 128}),
+        (latents(Dense, features=48), {"head_dim": 48}),
+        (latents(page_size=8, features=96, scales="token", ragged=True), {"head_dim": 112}),
+        (latents(features=512, scales="token"), {"head_dim": 512}),
+        (latents(features=256), {"head_dim": 576}),
+    ],
+)
+def test_dims(store, dims):
+    """Values of up to 256 features are those of one warp; queries may stay in registers, or fill few rows of a tile."""
+    of = spec(store, **DIMS | {"q_heads": 8, "kv_heads": 2} | dims)
+    for rows, tokens in ((1, (30, 90)), (70, 90)):
+        assert attn.check(of, batch=2, q_len=rows, kv_len=tokens).right
+
+
+@pytest.mark.parametrize("heads", range(1, 17) if FULL else (2, 7, 16))
+@pytest.mark.parametrize("rows", (1, 2, 3, 4) if FULL else (1, 3))
+def test_heads_and_rows(heads, rows):
+    assert attn.check(spec(q_heads=heads), batch=2, q_len=rows, kv_len=(9, 51)).right
+
+
+@pytest.mark.parametrize("scales", ["tensor", "token"])
+@pytest.mark.parametrize("amplitude", [1e-6, 1e-3, 100.0, 1e4])
+def test_amplitudes(amplitude, scales):
+    for dtype, dims in (("bfloat16", (576, 512)), ("bfloat16", (192, 128)), ("float16", (320, 256))):
+        if dtype == "float16" and amplitude < 1e-3:
+            continue  # results of f16 are multiples of 2^-24
+        of = spec(latents(features=dims[1], scales=scales), head_dim=dims[0], dtype=dtype)
+        attn.check(of, batch=2, q_len=2, kv_len=(60, 90), amplitude=(amplitude, 1.01 * amplitude))
+
+
+@pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])
+def test_queries_of_any_size(size):
+    """Queries of bf16 are narrowed to f16 by one power of two for each tile."""
+    of = spec(scale=0.04 / size)
+    tensors = attn.sample(of, batch=2, q_len=1, kv_len=(20, 70))
+    bits = tensors["q"].view(numpy.uint16).astype(numpy.uint32) << 16
+    scaled = (bits.view(numpy.float32) * numpy.float32(size)).view(numpy.uint32)
+    tensors["q"] = (
+        ((scaled + 0x7FFF + (scaled >> 16 & 1)) >> 16).astype(numpy.uint16).view(tensors["q"].dtype)
+    )
+    assert attn.check(of, tensors).right
+
+
+def test_a_prefix_in_an_operand_of_its_own():
+    """Sequences share a prefix in another format of latents; speculated rows see it and their own tokens."""
+    for scales in ("tensor", "token"):
+        prefix = latents(Dense, name="prefix", see=attn.all_tokens(), dims=("prefixes", "prefix_len"))
+        own = latents(name="own", see=causal(), scales=scales)
+        of = attn.Spec(q_heads=16, kv_heads=1, kv=[prefix, own], **DIMS)
+        assert attn.check(of, batch=2, q_len=2, prefixes=1, prefix_len=65, kv_len=(20, 35)).right
+
+
+def test_formats_meet():
+    """e4m3 latents beside latents of 16 bits, and beside values of their own."""
+    for other in (
+        Packed(name="b", value=first(64), dims=("batch", "b_len")),
+        Packed(name="b", dims=("batch", "b_len")),
+    ):
+        kv = [latents(Packed, name="a", features=64, dims=("batch", "a_len")), other]
+        for dtype in ("float16", "bfloat16"):
+            of = attn.Spec(q_heads=4, kv_heads=2, head_dim=64, dtype=dtype, kv=kv, see=attn.all_tokens())
+            assert attn.check(of, batch=2, q_len=3, a_len=50, b_len=40).right
+
+
+def test_classes():
+    heads = attn.heads(all=attn.all_tokens(), near=attn.recent(20))
+    of = spec(latents(Packed, features=64), head_dim=80, q_heads=4, kv_heads=2, heads=heads)
+    assert attn.check(of, batch=2, q_len=1, kv_len=50).right
+
+
+# --- Plans ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scales,line", [("tensor", 576), ("token", 580)])
+def test_a_plan_counts_each_line_once(scales, line):
+    report = attn.check(spec(latents(scales=scales)), batch=1, q_len=1, kv_len=128)
+    assert report.plan["kv_bytes"] == 128 * line
+    least = 128 * line + 16 * 576 * 2
+    assert least <= report.counters["bytes_read"] <= 1.05 * least
+
+
+@pytest.mark.parametrize("scales", ["tensor", "token"])
+@pytest.mark.parametrize("numerics", [None, "row"])
+def test_a_plan_of_the_device(scales, numerics):
+    """Parts are merged, or folded under a numerics contract; the device makes the same plan."""
+    of = spec(latents(scales=scales), device_plan=True, numerics=numerics)
+    tensors = attn.sample(of, batch=3, q_len=1, kv_len=(5, 90, 40))
+    kernel = attn.compile(of, device="host")
+    names = [name for name in ("kv.k_pages", "kv.k_scales") if name in tensors]
+    given = tuple(tensors[name] for name in names)
+    host = kernel.run(tensors["q"], given, kernel.plan(tensors))
+    planner = kernel.device_planner(tensors)
+    tables = {name: tensors[name] for name in ("kv.lengths", "kv.block_table")}
+    plan = planner.plan(tables | {"q_start": numpy.arange(4, dtype=numpy.int32)})
+    assert plan.fault == "" and numpy.array_equal(kernel.run(tensors["q"], given, plan), host)
+
+
+@pytest.mark.parametrize("numerics", [None, "row"])
+def test_parts_are_merged(numerics):
+    """By rows a part has 2,048 tokens."""
+    of = spec(latents(page_size=16), numerics=numerics)
+    tokens = [2100, 90] if numerics else [500, 90]
+    for blocks in (1, 7):
+        assert attn.check(of, batch=2, q_len=2, kv_len=tokens, blocks=blocks).right
+
+
+# --- A cache of lines ----------------------------------------------------------------------------------------
+
+ROWS, SLOTS = "tensor<?x?x1x576xbf16>", "tensor<?xi32>"
+CACHE = "!attn.kv<{store}, heads = 1, dim = 576, key = !attn.quantized<f8E4M3FN, per = {per}>, value = first<512>>"
+TURNED, TABLE = "tensor<?x?x16x64xbf16>", "tensor<?x32xf32>"
+OPERATIONS = {
+    "append": f"""func.func @append(%k: {ROWS} {{attn.name = "k"}}, %kv: !cache {{attn.name = "kv"}},
+                                 %slots: {SLOTS} {{attn.name = "slots"}}) {{
+  attn.append %k to %kv at %slots : {ROWS}, !cache, {SLOTS}
+  return
+}}""",
+    "prepare": f"""func.func @append(%k: {ROWS} {{attn.name = "k"}}, %kv: !cache {{attn.name = "kv"}},
+                                  %slots: {SLOTS} {{attn.name = "slots"}}, %q: {TURNED} {{attn.name = "q"}},
+                                  %w: tensor<?x512xbf16> {{attn.name = "k_norm"}}, %cos: {TABLE} {{attn.name = "cos"}},
+                                  %sin: {TABLE} {{attn.name = "sin"}}, %at: {SLOTS} {{attn.name = "positions"}}) -> {TURNED} {{
+  %turned = attn.append %k to %kv at %slots query %q : {TURNED}
+      norm %w : tensor<?x512xbf16> epsilon 1.0e-6 rotate %cos, %sin at %at : {TABLE}, {TABLE}, {SLOTS} from 512 interleaved
+      : {ROWS}, !cache, {SLOTS} -> {TURNED}
+  return %turned : {TURNED}
+}}""",
+    "gather": f"""func.func @gather(%kv: !cache {{attn.name = "kv"}},
+                                 %slots: {SLOTS} {{attn.name = "slots"}}) -> {ROWS} {{
+  %k = attn.gather %kv at %slots : !cache, {SLOTS} -> {ROWS}
+  return %k : {ROWS}
+}}""",
+    "move": f"""func.func @move(%kv: !cache {{attn.name = "kv"}}, %from: {SLOTS} {{attn.name = "from"}},
+                               %to: {SLOTS} {{attn.name = "to"}}) {{
+  attn.move %kv from %from to %to : !cache, {SLOTS}, {SLOTS}
+  return
+}}""",
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("store", ["paged<16>", "packed"])
+@pytest.mark.parametrize("per", ["tensor", "head"])
+def test_lines_are_written_once(operation, store, per):
+    """Append quantizes lines of 576 features, gather dequantizes them, and move copies their bits."""
+    text = f"!cache = {CACHE.format(store=store, per=per)}\n{OPERATIONS[operation]}\n"
+    command = [program("attn-run"), "-", "--dim", "rows=37", "--dim", "layers=3", "--check"]
+    result = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr + result.stdout
+    assert "0 races, 0 uninitialized, 0 out of bounds" in result.stdout and "right" in result.stdout

@@ -65,7 +65,7 @@ class Stored(NamedTuple):
 
     def said(self, dtype: str) -> str:
         """Return the formats, for messages: 'key=int8, value=int4'; `dtype` if nothing is quantized."""
-        parts = (("key", self.key), ("value", self.value))
+        parts = [("key", self.key)] if self.latent else [("key", self.key), ("value", self.value)]
         formats = [each.said(part) for part, each in parts if not each.is_plain]
         if self.latent:
             formats.append(f"value=attn.first({self.value_dim})")

@@ -17,7 +17,7 @@ from .. import _attn
 from ..errors import OutOfPages, PlanError, Uncopied, expected
 from ..memory.devices import device_name, failed
 from ..memory.dtypes import DTYPES, DTypeLike
-from ..memory.formats import First, Format, describe_store, part_names, read_format
+from ..memory.formats import First, Format, check_latent_key, describe_store, part_names, read_format
 from ..memory.page_sizes import check_page_size
 from .integers import integers, items, node_number, whole
 from .kinds import LayerKind, Stored, check_kinds, value_dim_of
@@ -148,11 +148,10 @@ class CacheState(Uncopied):
         value, *rest = formats["value"]
         dims, latent = (head_dim, value_dim_of(head_dim, value, value_dim)), isinstance(value, First)
         if latent:
+            check_latent_key("key", formats["key"][0], dims[1], PlanError)
             formats = formats | {"value": (None, *rest)}
         key, of_value = self._read_formats(formats, dims)
-        if latent and not key.is_plain:
-            raise expected(PlanError, "key", "None where values are a part of keys", formats["key"][0])
-        return Stored(kv_heads, *dims, key, of_value, latent)
+        return Stored(kv_heads, *dims, key, key if latent else of_value, latent)
 
     def _read_formats(self, given: dict[str, tuple], dims: tuple[int, int]) -> list[Format]:
         plain = Format(self._dtype)

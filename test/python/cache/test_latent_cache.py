@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A paged cache of latents: appended lines, forks, steps captured once, refusals. Attention sees their tokens."""
 
+import sys
+
 import attn
 import numpy
 import pytest
@@ -81,8 +83,10 @@ def test_what_is_refused(kernel):
         make(value=attn.first(128))
     with pytest.raises(attn.PlanError, match="value_dim: expected None, or 64"):
         make(value_dim=48)
-    with pytest.raises(attn.PlanError, match="key: expected None where values are a part"):
+    with pytest.raises(attn.PlanError, match="key: expected None or 'fp8_e4m3' where values are a part"):
         make(key="int8")
+    with pytest.raises(attn.PlanError, match="value_scales: expected None"):
+        make(key="fp8_e4m3", value_scales="head")
     apart = make(value=None, value_dim=VALUES)
     wants = r"the kernel has value=attn.first\(64\), and the cache values apart from keys"
     with pytest.raises(attn.PlanError, match=wants):
@@ -136,3 +140,110 @@ def test_trees_of_drafts(page):
     out = kernel.run(q[:2], cache.layer(0), kernel.plan(cache.batch([(node, 2)])))
     kept = numpy.concatenate([lines, tree[[0, 2, 3]]])[:, 0]
     numpy.testing.assert_allclose(out, expected(q[:2], kept), atol=3e-3)
+
+
+# --- Lines in 8 bits -----------------------------------------------------------------------------------------
+
+
+def decoded(cache, layer, slots):
+    """The numbers that stored lines stand for, [tokens, dim]."""
+    tensors = dict(cache.layer(layer).tensors())
+    torch = sys.modules.get("torch")
+    if torch is not None:  # It made them.
+        tensors["k_pages"] = tensors["k_pages"].view(torch.uint8)
+    tensors = {name: numpy.asarray(tensor) for name, tensor in tensors.items()}
+    codes = tensors["k_pages"].view(numpy.uint8)
+    dim, bits = codes.shape[-1], numpy.arange(256)
+    exponent, mantissa = bits >> 3 & 15, bits & 7
+    table = numpy.where(exponent, (8 + mantissa) * 2.0 ** (exponent - 10), mantissa * 2.0**-9)
+    numbers = numpy.where(bits < 128, table, -table)[codes]
+    scales = tensors["k_scales"].astype(float)
+    if scales.size > 1:  # by line: [pages, heads, page_size], and so the lines of a page
+        return numbers.reshape(-1, dim)[slots] * scales.reshape(-1)[slots, None]
+    return numbers.reshape(-1, dim)[slots] * scales
+
+
+@pytest.mark.parametrize("dims", [(80, 64), (576, 512)])
+@pytest.mark.parametrize("scales", ["tensor", "head", "token"])
+def test_lines_in_8_bits(scales, dims):
+    """A cache quantizes lines as it writes them; attention is that over what is stored, and each number is stored right."""
+    if scales == "token" and dims[0] > 256:
+        return
+    dim, values = dims
+    given = dict(q_heads=HEADS, kv_heads=1, head_dim=dim, dtype="float16", see=attn.causal())
+    store = dict(key="fp8_e4m3", key_scales=scales, value=attn.first(values))
+    kernel = attn.compile(attn.Spec(**given, kv=[attn.Paged(**store)]), device="host")
+    rng, cache = numpy.random.default_rng(0), make(head_dim=dim, **store)
+    assert cache.token_bytes == 2 * (dim + 4 * (scales == "token"))
+    assert "value=attn.first" in repr(cache) and "fp8_e4m3" in repr(cache)
+    node, lines = cache.add(), 3 * draw(rng, 2, 37, 1, dim)
+    if scales != "token":
+        for layer in (0, 1):
+            cache.layer(layer).tensors()["k_scales"][...] = 0.05 * (1 + layer)
+    cache.append(node, 37).write_all(lines)
+    slots = cache.slots(node)
+    twin = cache.fork(node)
+    for layer in (0, 1):
+        stored = decoded(cache, layer, slots)
+        wanted = lines[layer, :, 0].astype(float)
+        assert numpy.abs(stored - wanted).max() <= 2**-4 * numpy.abs(wanted).max()
+        assert (numpy.abs(stored - wanted) <= 2**-4 * numpy.abs(wanted) + 2e-4).all()
+        q = draw(rng, 3, HEADS, dim)
+        out = kernel.run(q, cache.layer(layer), kernel.plan(cache.batch([(node, 3)])))
+        of_twin = kernel.run(q, cache.layer(layer), kernel.plan(cache.batch([(twin, 3)])))
+        assert numpy.array_equal(out, of_twin)
+        keys = stored
+        scores = numpy.einsum("rhd,td->rht", q.astype(float), keys) / dim**0.5
+        token, last = numpy.arange(len(keys)), len(keys) - 3 + numpy.arange(3)
+        scores = numpy.where(token[None, None] <= last[:, None, None], scores, -numpy.inf)
+        weights = numpy.exp(scores - scores.max(-1, keepdims=True))
+        exact = numpy.einsum("rht,td->rhd", weights / weights.sum(-1, keepdims=True), keys[:, :values])
+        error = numpy.linalg.norm(out - exact, axis=-1) / numpy.linalg.norm(exact, axis=-1)
+        assert error.max() <= 2e-3
+
+
+def test_scales_of_long_lines_are_refused():
+    """A warp's lanes find the scale of a line together, and have 256 features."""
+    cache = make(head_dim=576, value=attn.first(512), key="fp8_e4m3")
+    node = cache.add()
+    with pytest.raises(attn.Error, match="a scale per tensor or head of lines of more than 256 features"):
+        cache.append(node, 1).write_all(numpy.zeros((2, 1, 1, 576), numpy.float16))
+
+
+def test_steps_over_lines_in_8_bits():
+    store = dict(key="fp8_e4m3", key_scales="tensor", value=attn.first(VALUES))
+    spec = attn.Spec(**SIZES, kv=[attn.Paged(**store)], device_plan=True)
+    kernel, cache, rng = (
+        attn.compile(spec, device="host"),
+        make(layers=1, **store),
+        numpy.random.default_rng(3),
+    )
+    node = cache.add()
+    cache.append(node, 20).write(0, draw(rng, 20, 1, DIM))
+    steps = cache.steps(kernel, sequences=1, rows=2, tokens=64)
+    for _ in range(2):
+        steps.append(node)
+        steps.update([node])
+        q = draw(rng, 2, HEADS, DIM)
+        steps.write(0, draw(rng, 2, 1, DIM))
+        out = kernel.run(q, cache.layer(0), steps.plan())
+        steps.ran()
+        stored = decoded(cache, 0, cache.slots(node))
+        numpy.testing.assert_allclose(out[:1], expected(q[:1], stored), atol=3e-3)
+
+
+def test_drafts_in_8_bits():
+    """A tree of speculated lines in pages of the same size; its path is committed."""
+    store = dict(key="fp8_e4m3", key_scales="tensor", value=attn.first(VALUES))
+    kernel = attn.compile(attn.Spec(**SIZES, kv=[attn.Paged(**store)]), device="host")
+    cache, rng = make(layers=1, **store), numpy.random.default_rng(5)
+    node, parents = cache.add(), [-1, 0, 0, 2]
+    cache.append(node, 20).write(0, draw(rng, 20, 1, DIM))
+    cache.speculate(node, parents).write(0, draw(rng, 4, 1, DIM))
+    q = draw(rng, 5, HEADS, DIM)
+    before = kernel.run(q, cache.layer(0), kernel.plan(cache.batch([(node, 1, True)])))
+    cache.commit(node, 3)
+    after = kernel.run(q[[3, 4]], cache.layer(0), kernel.plan(cache.batch([(node, 2)])))
+    numpy.testing.assert_allclose(after, before[[3, 4]], atol=3e-3)
+    stored = decoded(cache, 0, cache.slots(node))
+    numpy.testing.assert_allclose(after, expected(q[[3, 4]], stored), atol=3e-3)

@@ -12,6 +12,7 @@ from ..cache.rope import Norm, Rope
 from ..errors import TensorError, expected
 from ..memory.formats import Format
 from ..memory.tensors import written
+from .pools import scale_of
 from .tokens import Tokens, strides_of, tokens_of, write_rows
 
 
@@ -21,6 +22,7 @@ def write_latents(
     slots: Tensor | Tokens,
     *,
     value_dim: int,
+    scale: Tensor | float | None = None,
     q: Tensor | None = None,
     out: Tensor | None = None,
     rope: Rope | None = None,
@@ -28,11 +30,14 @@ def write_latents(
 ) -> Tensor | None:
     """Write latents (MLA) into a pool, and prepare them and the rotated part of queries on the way.
 
-    pages       [pages, page_size, dim], of the dtype of latents: the pool of one layer, which all query heads read
+    pages       [pages, page_size, dim], of the dtype of latents or torch.float8_e4m3fn: the pool of one layer, which all
+                query heads read
     latents     [tokens, dim], such as the output of DeepSeek's kv_a_proj_with_mqa; tokens past the slots are not read
     slots       int32 or int64 [at most tokens]; a negative slot's token is not written. `Tokens` of a step, with positions
                 beside a rope
     value_dim   the features of a value, the first of a latent
+    scale       of an 8-bit pool, a number or float32 [1]: an element x of the pool means x * scale. Numbers are divided by it
+                and clamped; NaN becomes 0
     norm        of the value: Norm(k=weights [value_dim]), without weights of queries
     rope        Rope(cos, sin, first=value_dim, ...) turns the features after the value
     q           the features of queries that turn, [tokens or more, q_heads, rope.rotary_dim]: tokens and heads may lie
@@ -47,19 +52,37 @@ def write_latents(
     dim = pages.shape[2]
     if latents.ndim != 2 or latents.shape[1] != dim or len(latents) < len(tokens):
         raise expected(TensorError, "latents", f"[{len(tokens)} or more, {dim}]", latents)
-    if pages.dtype != latents.dtype or pages.dtype not in (torch.float16, torch.bfloat16):
-        raise expected(TensorError, "pages", "float16 or bfloat16, the dtype of latents", pages)
+    short = {torch.float16: "f16", torch.bfloat16: "bf16"}.get(latents.dtype)
+    quantized = pages.dtype is torch.float8_e4m3fn
+    if short is None or (pages.dtype != latents.dtype and not quantized):
+        raise expected(
+            TensorError, "pages", "float16 or bfloat16, the dtype of latents, or float8_e4m3fn", pages
+        )
+    if quantized is (scale is None):
+        legal = (
+            "a number or float32 [1] beside pages of float8_e4m3fn"
+            if quantized
+            else "None beside pages of 16 bits"
+        )
+        raise expected(TensorError, "scale", legal, scale)
     if not isinstance(value_dim, int) or not 0 < value_dim <= dim or value_dim % 8:
         nearest = max(8, min(value_dim, dim) // 8 * 8) if isinstance(value_dim, int) else None
         raise expected(
             TensorError, "value_dim", f"a multiple of 8 from 8 to {dim}", value_dim, nearest=nearest
         )
+    if quantized and (value_dim % 16 or 256 < value_dim < 512):
+        legal = "a multiple of 16 up to 256, or 512, beside pages of float8_e4m3fn"
+        nearest = 256 if value_dim > 256 else max(16, value_dim // 16 * 16)
+        raise expected(TensorError, "value_dim", legal, value_dim, nearest=nearest)
     tokens.check_device(pages.device)
     lines = pages.unsqueeze(2)
     where = {"pages": pages.shape[0], "page_tokens": pages.shape[1]} | strides_of("k", lines, "pages")
-    short = {torch.float16: "f16", torch.bfloat16: "bf16"}[pages.dtype]
-    plain = Format(short)
-    shape = Shape(0, pages.shape[1], dim, value_dim, short, device_of(pages), plain, plain, latent=True)
+    stored = Format(short)
+    if quantized:
+        stored = Format("f8E4M3FN", "tensor")
+        scale = scale_of("", scale, pages.device)
+        where["k_meta"] = scale.data_ptr()
+    shape = Shape(0, pages.shape[1], dim, value_dim, short, device_of(pages), stored, stored, latent=True)
     out = write_rows(where, shape, 1, tokens, latents.unsqueeze(1), None, q, out, rope, norm)
     written(pages)
     return out

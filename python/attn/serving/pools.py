@@ -113,7 +113,7 @@ def _described(
     for name, pool, scale in (("k", k_pages, k_scale), ("v", v_pages, v_scale)):
         pages |= strides_of(name, pool, f"{name}_pages")
         if scale is not None:
-            scales.append(_scale_of(name, scale, pool.device))
+            scales.append(scale_of(name, scale, pool.device))
             pages[f"{name}_meta"] = scales[-1].data_ptr()
     sizes = k_pages.shape[1], k_pages.shape[3], v_pages.shape[3]
     return pages, _shape_of(*sizes, dtype, device_of(k_pages), k_pages.dtype, v_pages.dtype), scales
@@ -143,11 +143,14 @@ def _shape_of(
     return Shape(0, page_size, key_dim, value_dim, short, device, *parts)
 
 
-def _scale_of(name: str, scale: Tensor | float, device: torch.device) -> Tensor:
+def scale_of(name: str, scale: Tensor | float, device: torch.device) -> Tensor:
+    """Return the scale of a pool in memory of its device: that of "k" or "v", or with "" of both. TensorError."""
     if not isinstance(scale, Tensor):
         return torch.full((1,), float(scale), dtype=torch.float32, device=device)
     if scale.dtype is not torch.float32 or scale.numel() != 1 or scale.device != device:
-        raise expected(TensorError, f"{name}_scale", f"a number, or float32 [1] on {device}", scale)
+        raise expected(
+            TensorError, f"{name}_scale".lstrip("_"), f"a number, or float32 [1] on {device}", scale
+        )
     return scale
 
 

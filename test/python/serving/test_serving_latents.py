@@ -69,13 +69,54 @@ def test_lines_alone():
     assert write_latents(pool, latents, torch.tensor([], dtype=torch.int32), value_dim=VALUE) is None
 
 
+@pytest.mark.parametrize("prepares", [False, True])
+@pytest.mark.parametrize("dims", [(DIM, VALUE), (576, 512)])
+def test_pools_in_8_bits(dims, prepares):
+    """An engine's fp8 pool with one scale; the kernel that reads it takes the pool as it is."""
+    dim, value = dims
+    pool = torch.zeros(PAGES, PAGE, dim, dtype=torch.uint8).view(torch.float8_e4m3fn)
+    latents, scale = draw(6, dim), torch.tensor([0.03])
+    options, slots, rows = {}, torch.tensor(SLOTS), numbers(latents)
+    if prepares:
+        tables = (torch.tensor(x, dtype=torch.float32) for x in angles(100, dim - value))
+        rope, norm = (
+            attn.Rope(*tables, interleaved=True, first=value),
+            attn.Norm(k=torch.linspace(0.5, 1.5, value)),
+        )
+        options, slots = dict(rope=rope, norm=norm), Tokens(slots, torch.tensor(POSITIONS))
+        found = dict(cos=numbers(rope.cos), sin=numbers(rope.sin), positions=POSITIONS, interleaved=True)
+        weighed = dict(weight=numbers(norm.k), epsilon=norm.epsilon)
+        rows = prepared(rows[:, None], start=value, **weighed, **found)[:, 0]
+    assert write_latents(pool, latents, slots, value_dim=value, scale=scale, **options) is None
+    for row, slot in enumerate(SLOTS):
+        if slot >= 0:
+            stored = numbers(pool.float()[slot // PAGE, slot % PAGE]) * 0.03
+            assert (abs(stored - rows[row]) <= 2**-4 * abs(rows[row]) * 1.02 + 1e-4).all()
+    with pytest.raises(
+        attn.TensorError, match=r"scale: expected a number or float32 \[1\] beside pages of float8_e4m3fn"
+    ):
+        write_latents(pool, latents, slots, value_dim=value, **options)
+    store = attn.Paged(page_size=PAGE, key="fp8_e4m3", key_scales="tensor", value=attn.first(value))
+    given = dict(q_heads=4, kv_heads=1, head_dim=dim, dtype="bfloat16", see=attn.all_tokens())
+    kernel = attn.compile(attn.Spec(**given, kv=[store]), device="host")
+    batch = {"q": ("bfloat16", (1, 4, dim)), "q_start": [0, 1], "kv.lengths": [PAGE], "kv.block_table": [[2]]}
+    batch |= {"kv.k_pages": ("float8_e4m3fn", (PAGES, PAGE, 1, dim)), "kv.k_scales": ("float32", (1,))}
+    out = kernel.run(draw(1, 4, dim, seed=4), (pool.unsqueeze(2), scale), kernel.plan(batch))
+    weights = out.float() / 0.03
+    assert out.shape == (1, 4, value) and weights.abs().max() > 0
+
+
 def test_refusals():
     pool, latents = torch.zeros(PAGES, PAGE, DIM, dtype=torch.float16), draw(6, DIM, dtype=torch.float16)
     slots = torch.tensor(SLOTS)
     for change, message in (
         (dict(pages=pool[:, :, None]), r"pages: expected \[pages, page_size, dim\], got"),
         (dict(latents=latents[:3]), r"latents: expected \[6 or more, 48\], got"),
-        (dict(latents=latents.bfloat16()), "pages: expected float16 or bfloat16, the dtype of latents"),
+        (
+            dict(latents=latents.bfloat16()),
+            "pages: expected float16 or bfloat16, the dtype of latents, or float8",
+        ),
+        (dict(scale=0.5), "scale: expected None beside pages of 16 bits, got 0.5"),
         (dict(value_dim=56), "value_dim: expected a multiple of 8 from 8 to 48, got 56; nearest legal: 48"),
         (
             dict(slots=slots + 1),

@@ -25,7 +25,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..describe.stores import first as first_features
 from ..errors import PlanError, TensorError, expected
+from ..memory.formats import check_latent_key
 from .transformers_config import CACHE
 
 
@@ -118,10 +120,25 @@ def check_latent(config: Any, latent: bool | None, formats: dict[str, object]) -
         name = getattr(config, "model_type", type(config).__name__)
         legal = f"False or None, as {name} has no layers with latent attention"
         raise expected(PlanError, "latent", legal, latent, nearest=False)
-    if latent and formats:
-        name, given = next(iter(formats.items()))
-        raise expected(PlanError, name, "None for a cache of latents, which are in 16 bits", given)
     return latent
+
+
+def latent_formats(config: Any, formats: dict[str, object]) -> dict[str, object]:
+    """Return the formats of a cache of latents, of which values are a part. PlanError for formats that it cannot have."""
+    features = config.kv_lora_rank
+    for name, given in formats.items():
+        if name not in ("key", "key_scales") and given is not None:
+            raise expected(
+                PlanError, name, "None for a cache of latents, whose values are a part of keys", given
+            )
+    if (key := formats.get("key")) is None:
+        return {"value": first_features(features)}
+    check_latent_key("key", key, features, PlanError)
+    return {
+        "key": key,
+        "key_scales": formats.get("key_scales") or "tensor",
+        "value": first_features(features),
+    }
 
 
 def note_layer(layer: Any) -> None:

@@ -17,9 +17,8 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 from ..cache.paged import PagedCache as Pages
 from ..describe.stores import Paged
-from ..describe.stores import first as first_features
 from ..errors import PlanError, TensorError, expected
-from .latent_layers import check_latent, note_layer
+from .latent_layers import check_latent, latent_formats, note_layer
 from .transformers_config import CACHE, check_config, check_formats, kept_columns
 
 aten = torch.ops.aten
@@ -35,8 +34,9 @@ class PagedCache(Cache):
     dtype, device  of keys and values; by default those of the first ones. With a dtype of 16 bits a float32 model attends
                in it: queries, keys and values are rounded, and results are float32
     latent     whether pages hold one latent for a token, not keys and values of heads: of models with latent attention (MLA,
-               DeepSeek-V2 and V3), in 16 bits. By default those models without formats
-    formats    storage of keys and values: key="int8", value="int4", key_group, … as of attn.Paged
+               DeepSeek-V2 and V3). By default those models without formats
+    formats    storage of keys and values: key="int8", value="int4", key_group, … as of attn.Paged. Latents are in 16 bits, or
+               in key="fp8_e4m3" with a scale of 1
 
     `pages` is its attn.PagedCache, once there are keys; `nodes` the node of each sequence of the batch. Beams share the
     pages of their common tokens, from the first generated token on; the prompt is read once for each beam. Assisted
@@ -58,11 +58,9 @@ class PagedCache(Cache):
     ):
         config = config.get_text_config(decoder=True)
         check_config(config)
-        check_formats(formats)
         self.is_latent = check_latent(config, latent, formats)
         """Whether pages hold latents, not the keys and values of heads."""
-        if self.is_latent:
-            formats = {"value": first_features(config.kv_lora_rank)}
+        formats = latent_formats(config, formats) if self.is_latent else check_formats(formats)
         self._store = Paged(page_size=page_size, **formats)
         self._sizes = {"layers": config.num_hidden_layers, "pages": pages, "page_size": page_size, **formats}
         self._dtype, self._device = dtype, device

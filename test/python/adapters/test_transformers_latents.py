@@ -108,6 +108,23 @@ def test_a_float32_model_over_latents_of_16_bits(autocast):
     assert error(ours, exact, mask) <= 3 * error(rounded, exact, mask)
 
 
+@pytest.mark.parametrize("scales", [None, "token"])
+@pytest.mark.parametrize("name", ["DeepseekV2", "DeepseekV3"])
+def test_latents_in_8_bits(name, scales):
+    """Lines in e4m3, of half as many bytes: as near to float32 as three bits of a mantissa are."""
+    model = build(name, dtype=torch.bfloat16)
+    cache = paged(model, latent=True, key="fp8_e4m3", **({"key_scales": scales} if scales else {}))
+    ours, mask = in_chunks(model, cache, (13, 7, *(1,) * 4))
+    exact, _ = in_chunks(build(name, "eager", torch.float32), None, (ROWS,))
+    assert error(ours, exact, mask) <= 0.08
+    line = LATENT + ROTATED + 4 * (scales == "token")
+    assert cache.is_latent and cache.pages.token_bytes == line * model_zoo.LAYERS
+    ids, mask = prompt()
+    options = dict(attention_mask=mask, max_new_tokens=NEW, do_sample=False)
+    again = paged(model, latent=True, key="fp8_e4m3", **({"key_scales": scales} if scales else {}))
+    assert model.generate(ids, **options, past_key_values=again).shape[0] == 3
+
+
 def test_lines_are_what_the_model_projects():
     """A line is the normalized latent and the rotated key that heads share."""
     model = build()
@@ -189,10 +206,15 @@ def test_keys_and_values_of_heads():
 
 def test_refusals():
     model, (ids, mask) = build(), prompt()
-    with pytest.raises(
-        attn.PlanError, match="key: expected None for a cache of latents, which are in 16 bits, got 'int8'"
+    for formats, message in (
+        ({"key": "int8"}, "key: expected None or 'fp8_e4m3' where values are a part of keys, got 'int8'"),
+        (
+            {"key": "fp8", "value": "fp8"},
+            "value: expected None for a cache of latents, whose values are a part of keys",
+        ),
     ):
-        paged(model, latent=True, key="int8")
+        with pytest.raises(attn.PlanError, match=message):
+            paged(model, latent=True, **formats)
     llama = model_zoo.build(transformers.LlamaForCausalLM, "attn", torch.float16)
     with pytest.raises(
         attn.PlanError,

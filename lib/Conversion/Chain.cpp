@@ -33,11 +33,14 @@ static LogicalResult verifyChain(Chain &chain) {
         !chain.finish.getLse())
       return first.emitOpError("expected the output type of the last attn.finish, and an LSE of both");
     UpdateOp update = chain.updates.front();
-    if (chain.countsSinks() || update.getHeadClassesAttr() || !update.getScore().empty())
+    if (chain.countsSinks() || chain.finish.getGate() || first.getGate() || update.getHeadClassesAttr() ||
+        !update.getScore().empty())
       return first.emitOpError(
-          "expected neither sink logits nor head classes nor a score region: what is finished "
+          "expected neither sink logits nor a gate nor head classes nor a score region: what is finished "
           "early has none");
   }
+  if (Value gate = chain.finish.getGate(); gate && argumentName(gate).empty())
+    return chain.finish.emitOpError("expected the gate to be an argument of the function, with an attn.name");
   if (cast<RankedTensorType>(chain.finish.getOutput().getType()).getElementType() != chain.element())
     return chain.finish.emitOpError("expected output elements of the query's type, ")
            << chain.element() << ", got " << chain.finish.getOutput().getType();

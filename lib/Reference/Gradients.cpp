@@ -199,6 +199,9 @@ rt::Result<const rt::Tensor *> findGradient(const rt::TensorMap &tensors, const 
 rt::Result<rt::TensorMap> mlir::attn::evaluateGradients(func::FuncOp func, const rt::TensorMap &tensors,
                                                         unsigned threads) {
   rt::Result<Operands> operands = readOperands(func, tensors);
+  if (operands && operands->attend.getGate())
+    return rt::inputError("expected an attention without a gate, which has no gradients: multiply the output "
+                          "by the gate's sigmoid afterwards");
   if (!operands)
     return operands.error();
   if (rt::Status status = checkDifferentiable(*operands); !status)

@@ -38,6 +38,8 @@ public:
     for (const Argument &argument : signature->arguments)
       if (argument.role == Role::Sinks)
         readSinks(argument);
+      else if (argument.role == Role::Gate)
+        readGate(argument);
       else if (argument.role == Role::Tensor)
         readTable(argument);
     operands.seen.resize(operands.keyHeads);
@@ -112,6 +114,14 @@ private:
   void readSinks(const Argument &argument) {
     if (const rt::Tensor *sinks = findFloats(argument.name, rt::DType::F32, {operands.queryHeads}))
       operands.sinks = sinks->toDoubles();
+  }
+
+  void readGate(const Argument &argument) {
+    auto type = cast<RankedTensorType>(argument.type);
+    std::vector<int64_t> shape(type.getShape());
+    shape.front() = operands.rows;
+    if (const rt::Tensor *gate = findFloats(argument.name, elementOf(type.getElementType()).dtype, shape))
+      operands.gate = numbersOf(*gate);
   }
 
   void readTable(const Argument &argument) {

@@ -108,7 +108,13 @@ private:
     if (state.sum != 0)
       for (double &value : state.values)
         value /= state.sum;
-    result.lse.as<double>()[row * operands.queryHeads + head] = state.max + std::log(state.sum);
+    const size_t line = row * operands.queryHeads + head, features = state.values.size();
+    if (!operands.gate.empty())
+      for (auto [i, value] : llvm::enumerate(state.values)) {
+        const bool byHead = operands.gate.size() == operands.rows * operands.queryHeads;
+        value /= 1 + std::exp(-operands.gate[byHead ? line : line * features + i]);
+      }
+    result.lse.as<double>()[line] = state.max + std::log(state.sum);
   }
 
   const Operands &operands;

@@ -69,6 +69,8 @@ static rt::Argument::Role roleOf(Role role) {
     return rt::Argument::Role::Status;
   case Role::Pages:
     return rt::Argument::Role::Pages;
+  case Role::Gate:
+    return rt::Argument::Role::Gate;
   }
   llvm_unreachable("unknown role");
 }

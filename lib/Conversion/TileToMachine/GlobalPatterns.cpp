@@ -250,7 +250,8 @@ struct LoadVectorPattern : TilePattern<LoadVectorOp> {
       return e.loadGlobal(adaptor.getBuffer(), element, index, element, element.getIntOrFloatBitWidth() / 8);
     };
     SmallVector<Value> values;
-    if (type.getLayout() == Layout::Row && type.getSizes()[0] == 16) {
+    if (type.getLayout() == Layout::Row && type.getSizes()[0] == 16 &&
+        element.getIntOrFloatBitWidth() == 32) {
       // Sixteen rows in one request: each lane reads one, and takes its own by shuffle.
       Value mine = load(e.band(e.lanes.lane, 15));
       for (int64_t i = 0; i < 2; ++i)

@@ -119,9 +119,107 @@ struct LoadLanesPattern : TilePattern<LoadLanesOp> {
   }
 };
 
+/// Four lanes read a full sector at once, as StorePattern writes: a lane has four adjacent columns of one of
+/// two 8-column blocks, and neighbouring lanes exchange halves. If features lie in runs or the fragment is
+/// wide, a lane reads what it holds. Nothing branches, so that loads may run ahead as far as there are
+/// registers.
+struct LoadFeaturesPattern : TilePattern<LoadFeaturesOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(LoadFeaturesOp op, OneToNOpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    FragmentType type = op.getFragment().getType();
+    SmallVector<Value> registers(type.getRegisters());
+    const int64_t blocks = type.getSizes()[1] / 8;
+    for (int64_t row = 0; row < type.getSizes()[0] / 8; ++row) { // 8 lines at a time
+      Value begin = e.widen(inlineRegion(op.getSlot(), e.add(e.lanes.group, row * 8), e.b));
+      Line line{op, adaptor, begin, [&](int64_t block, int64_t i, Value value) {
+                  registers[((row / 2) * blocks + block) * 4 + (row % 2) * 2 + i] = value;
+                }};
+      if (!type.getOrder()) {
+        for (int64_t block = 0; block < blocks; block += 2)
+          blocks <= mostExchanged ? loadPair(e, line, block) : loadOwn(e, line, block);
+        continue;
+      }
+      for (FragmentType::Span span : type.getSpans())
+        loadRuns(e, line, span);
+    }
+    rewriter.replaceOpWithMultiple(op, {registers});
+    return success();
+  }
+
+private:
+  struct Line {
+    LoadFeaturesOp op;
+    OneToNOpAdaptor adaptor;
+    Value begin;
+    llvm::unique_function<void(int64_t block, int64_t i, Value value)> set;
+  };
+
+  /// The most 8-column blocks whose halves are exchanged. Wider fragments leave too few registers: ptxas
+  /// runs shuffles ahead, too, and spills.
+  static constexpr int64_t mostExchanged = 16;
+
+  /// Loads two 8-column blocks; each lane reads what it holds.
+  static void loadOwn(Emitter &e, Line &line, int64_t block) {
+    for (int64_t next = block; next < block + 2; ++next) {
+      Value loaded = read(e, line, e.add(e.mul(e.lanes.quad, 2), next * 8), next * 8 + 8, 2);
+      for (int64_t i = 0; i < 2; ++i)
+        line.set(next, i, wide(e, loaded, i));
+    }
+  }
+
+  /// Loads two 8-column blocks.
+  static void loadPair(Emitter &e, Line &line, int64_t block) {
+    Value odd = e.band(e.lanes.quad, 1);
+    Value isOdd = e.b.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::ne, odd, e.i32(0));
+    Value column = e.add(e.add(e.mul(e.sub(e.lanes.quad, odd), 2), e.mul(odd, 8)), block * 8);
+    Value words = e.bitcast(VectorType::get(2, e.b.getI32Type()), read(e, line, column, block * 8 + 16, 4));
+    Value first = LLVM::ExtractElementOp::create(e.b, e.loc, words, e.i32(0));
+    Value second = LLVM::ExtractElementOp::create(e.b, e.loc, words, e.i32(1));
+    Value received = e.shuffle(NVVM::ShflKind::bfly, e.select(isOdd, first, second), e.i32(1));
+    Type pair = VectorType::get(2, line.op.getBuffer().getType().getElement());
+    Value low = e.bitcast(pair, e.select(isOdd, received, first));
+    Value high = e.bitcast(pair, e.select(isOdd, second, received));
+    for (int64_t i = 0; i < 2; ++i) {
+      line.set(block, i, wide(e, low, i));
+      line.set(block + 1, i, wide(e, high, i));
+    }
+  }
+
+  /// Loads a span in which a lane has adjacent features: columns 2q and 2q + 1 of its blocks.
+  static void loadRuns(Emitter &e, Line &line, FragmentType::Span span) {
+    const int64_t run = span.size / 8, chunk = std::min<int64_t>(2 * run, 8);
+    Value lane = e.add(e.mul(e.lanes.quad, 2 * run), span.first);
+    for (int64_t first = 0; first < 2 * run; first += chunk) {
+      Value loaded = read(e, line, e.add(lane, first), span.first + span.size, chunk);
+      for (int64_t i = 0; i < chunk; ++i)
+        line.set(span.first / 8 + (first + i) % run, (first + i) / run, wide(e, loaded, i));
+    }
+  }
+
+  /// Reads adjacent columns; no lane reads columns of the fragment from `end` on.
+  static Value read(Emitter &e, Line &line, Value column, int64_t end, int64_t count) {
+    Type element = line.op.getBuffer().getType().getElement();
+    const bool offset = !line.adaptor.getColumn().empty();
+    if (offset)
+      column = e.add(column, line.adaptor.getColumn().front());
+    if (line.op.getColumns() && (offset || end > static_cast<int64_t>(*line.op.getColumns())))
+      column = e.min(column, e.i32(static_cast<int64_t>(*line.op.getColumns()) - count));
+    return e.loadGlobal(line.adaptor.getBuffer().front(), element, e.add(line.begin, e.widen(column)),
+                        VectorType::get(count, element), count * 2, /*invariant=*/true);
+  }
+
+  static Value wide(Emitter &e, Value loaded, int64_t i) {
+    Value half = LLVM::ExtractElementOp::create(e.b, e.loc, loaded, e.i32(i));
+    return arith::ExtFOp::create(e.b, e.loc, e.b.getF32Type(), half);
+  }
+};
+
 } // namespace
 
 void tile::populateLoadPattern(const TypeConverter &converter, RewritePatternSet &patterns,
                                const LaneMap &lanes) {
-  patterns.add<LoadLinesPattern, LoadLanesPattern>(converter, patterns.getContext(), lanes);
+  patterns.add<LoadLinesPattern, LoadLanesPattern, LoadFeaturesPattern>(converter, patterns.getContext(),
+                                                                        lanes);
 }

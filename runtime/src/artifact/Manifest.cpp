@@ -123,6 +123,14 @@ bool Manifest::plansByHead() const {
          });
 }
 
+int64_t Manifest::gateBytes(int64_t rows) const {
+  for (const Argument &argument : arguments)
+    if (argument.role == Argument::Role::Gate)
+      return rows * qHeads * (argument.dims.size() == 3 ? valueDim : 1) *
+             static_cast<int64_t>(dtypeSize(argument.dtype));
+  return 0;
+}
+
 Store storeOf(const Argument &argument) {
   return {argument.store,
           argument.page,
@@ -137,7 +145,8 @@ std::vector<StridedTensor> stridedTensors(const Manifest &manifest) {
   if (!manifest.hasPlan())
     return tensors;
   for (const Argument &argument : manifest.arguments) {
-    if (argument.role == Argument::Role::Query && !manifest.isBackward())
+    const bool ofGate = argument.role == Argument::Role::Gate && argument.dims.size() == 3;
+    if ((argument.role == Argument::Role::Query && !manifest.isBackward()) || ofGate)
       tensors.push_back({argument.name, argument.dtype, argument.dims});
     if (argument.role != Argument::Role::KV)
       continue;

@@ -11,7 +11,7 @@ namespace attn::rt {
 inline constexpr std::string_view parameterWords[] = {"buffer", "dim", "end", "scale", "map"};
 inline constexpr std::string_view kernelScheduleWords[] = {"mma", "wgmma"};
 inline constexpr std::string_view argumentRoleWords[] = {"query", "kv",    "sink",   "tensor", "classes",
-                                                         "rows",  "slots", "status", "pages"};
+                                                         "rows",  "slots", "status", "pages",  "gate"};
 
 /// The type of a scalar parameter; addresses and maps have none.
 inline std::string_view scalarType(Parameter::Kind kind) {

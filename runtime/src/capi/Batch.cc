@@ -37,6 +37,9 @@ Result<SlotNeed> SharedBatch::need(const Manifest &manifest, const std::string &
       continue;
     if (argument.role == Argument::Role::Query)
       return of(batch.rows * manifest.qHeads * manifest.keyDim, manifest.dtype);
+    if (argument.role == Argument::Role::Gate)
+      return SlotNeed{static_cast<size_t>(manifest.gateBytes(batch.rows)),
+                      argument.dims.size() == 3 ? 16 : dtypeSize(argument.dtype)};
     auto known = shapes.find(slot);
     int64_t elements = 1;
     for (size_t i = 0; i < argument.dims.size(); ++i) {

@@ -47,7 +47,7 @@ ProblemFloor problemFloor(const Manifest &m, const Batch &batch) {
   const auto element = static_cast<int64_t>(dtypeSize(m.dtype));
   const std::vector<int32_t> &ends = batch.ends.empty() ? m.ends : batch.ends;
   ProblemFloor floor;
-  floor.queryBytes = sectors(batch.rows * m.qHeads * m.keyDim * element);
+  floor.queryBytes = sectors(batch.rows * m.qHeads * m.keyDim * element) + sectors(m.gateBytes(batch.rows));
   floor.resultBytes = m.resultBytes(resultSizes(m, batch));
   floor.tableBytes = static_cast<int64_t>(batch.qStart.size()) * 4 + batch.otherBytes;
 

@@ -53,8 +53,9 @@ Status Session::State::setStrideDims() {
   for (const auto &[name, given] : strides)
     if (!takesStrides(name))
       return inputError(
-          name + ": expected dense memory, got strides; kernels take those of "
-                 "queries, the output, unified pages, and of keys and values without metadata by token");
+          name +
+          ": expected dense memory, got strides; kernels take those of "
+          "queries, gates, the output, unified pages, and of keys and values without metadata by token");
   std::map<std::string, StridedShape> lie;
   for (const StridedTensor &tensor : strided) {
     Result<std::optional<StridedShape>> place = placeOf(tensor);

@@ -104,7 +104,7 @@ func.func @regions_differ(%q: !query, %a: !kv, %b: !other) {
 !query = tensor<?x32x128xbf16>
 func.func @no_regions(%q: !query) {
   // expected-error @below {{expected at least one region, got none}}
-  %o = "attn.attend"(%q) <{visibility = [], operandSegmentSizes = array<i32: 1, 0, 0, 0>}> ({}) : (!query) -> !query
+  %o = "attn.attend"(%q) <{visibility = [], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0>}> ({}) : (!query) -> !query
   return
 }
 
@@ -114,7 +114,7 @@ func.func @no_regions(%q: !query) {
 !kv = !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
 func.func @visibility_count(%q: !query, %kv: !kv) {
   // expected-error @below {{expected one visibility per region, 1, got 0}}
-  %o = "attn.attend"(%q, %kv) <{visibility = [], operandSegmentSizes = array<i32: 1, 1, 0, 0>}> ({}) : (!query, !kv) -> !query
+  %o = "attn.attend"(%q, %kv) <{visibility = [], operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>}> ({}) : (!query, !kv) -> !query
   return
 }
 
@@ -145,6 +145,36 @@ func.func @output_type(%q: !query, %kv: !kv) {
 func.func @lse_shape(%q: !query, %kv: !kv) {
   // expected-error @below {{expected the LSE to be 'tensor<?x32xf32>', got 'tensor<?x8xf32>'}}
   %o, %lse = attn.attend %q over (%kv see causal) : !query, !kv -> !query, tensor<?x8xf32>
+  return
+}
+
+// -----
+
+!query = tensor<?x32x128xbf16>
+!kv = !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
+func.func @gate_shape(%q: !query, %kv: !kv, %gate: tensor<?x8xbf16>) {
+  // expected-error @below {{expected the gate to be 'tensor<?x32x128xbf16>', one number per feature, or 'tensor<?x32xbf16>', one per head, got 'tensor<?x8xbf16>'}}
+  %o = attn.attend %q over (%kv see causal) gate %gate : !query, !kv, tensor<?x8xbf16> -> !query
+  return
+}
+
+// -----
+
+!query = tensor<?x32x128xbf16>
+!kv = !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
+func.func @gate_type(%q: !query, %kv: !kv, %gate: tensor<?x32xf32>) {
+  // expected-error @below {{one per head, got 'tensor<?x32xf32>'}}
+  %o = attn.attend %q over (%kv see causal) gate %gate : !query, !kv, tensor<?x32xf32> -> !query
+  return
+}
+
+// -----
+
+!query = tensor<?x32x128xbf16>
+!kv = !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
+func.func @gate_type_missing(%q: !query, %kv: !kv, %gate: !query) {
+  // expected-error @below {{expected 3 operand types (the query, 1 regions and the gate), got 2}}
+  %o = attn.attend %q over (%kv see causal) gate %gate : !query, !kv -> !query
   return
 }
 

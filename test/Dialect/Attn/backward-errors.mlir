@@ -77,3 +77,13 @@ func.func @number(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q a
   %o = attn.attend %q over (%kv see causal) : !q, !kv -> !q
   return %o : !q
 }
+
+// -----
+
+!q = tensor<?x4x64xbf16>
+!kv = !attn.kv<packed, heads = 4, dim = 64, key = bf16, value = bf16>
+func.func @gate(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %g: !q {attn.name = "gate"}) -> !q attributes {attn.backward} {
+  // expected-error @below {{has no backward pass (attn.backward): it has a gate; expected none: multiply the output by the gate's sigmoid afterwards}}
+  %o = attn.attend %q over (%kv see causal) gate %g : !q, !kv, !q -> !q
+  return %o : !q
+}

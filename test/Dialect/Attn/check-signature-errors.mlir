@@ -150,3 +150,23 @@ func.func @two_assignments(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "
   %o = attn.finish %2 : !state -> !query
   return %o : !query
 }
+
+// -----
+
+!query = tensor<?x4x64xf16>
+!kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
+// expected-error @below {{argument 2: expected the gate to be named "gate", got "g"}}
+func.func @gate_name(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %g: !query {attn.name = "g"}) -> !query {
+  %o = attn.attend %q over (%kv see all) gate %g : !query, !kv, !query -> !query
+  return %o : !query
+}
+
+// -----
+
+!query = tensor<?x4x64xf16>
+!kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
+// expected-error @below {{expected attn.dims of the gate to be those of the query, "rows", got "lines"}}
+func.func @gate_rows(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %g: !query {attn.name = "gate", attn.dims = ["lines"]}) -> !query {
+  %o = attn.attend %q over (%kv see all) gate %g : !query, !kv, !query -> !query
+  return %o : !query
+}

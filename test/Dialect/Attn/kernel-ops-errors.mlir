@@ -56,3 +56,11 @@ func.func private @slices() attributes {attn.form = #attn.form<mmas = mma, stati
 
 // expected-error @+1 {{expected 'attn.numerics' to be "row", got "rows"}}
 func.func private @numerics() attributes {attn.numerics = "rows"}
+
+// -----
+
+func.func @gate(%o: tensor<?x8x64xbf16>, %gate: tensor<?x4xbf16>, %row: i64) {
+  // expected-error @+1 {{expected the gate to be 'tensor<?x8x64xbf16>', one number per feature, or 'tensor<?x8xbf16>', one per head, got 'tensor<?x4xbf16>'}}
+  attn.write %o to %row gate %gate : tensor<?x8x64xbf16> gate tensor<?x4xbf16>
+  return
+}

@@ -40,6 +40,8 @@ func.func @ops(%q: !query, %kv: !kv, %i: i32, %row: i64, %sink: i1, %k: !tile.sh
   attn.write %o of %r part %i : !query of !query
   // CHECK: attn.write %{{.*}}, %{{.*}} to %arg3 : tensor<?x8x64xbf16>, tensor<?x8xf32>
   attn.write %o, %l to %row : !query, tensor<?x8xf32>
+  // CHECK: attn.write %{{.*}} of %{{.*}} part %arg2 gate %arg0 : tensor<?x8x64xbf16> of tensor<?x8x64xbf16> gate tensor<?x8x64xbf16>
+  attn.write %o of %r part %i gate %q : !query of !query gate !query
   return
 }
 

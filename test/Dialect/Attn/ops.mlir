@@ -70,6 +70,18 @@ func.func @score(%q: !query, %a: !dense, %sinks: tensor<32xf32>, %bias: tensor<3
   return %o : !output
 }
 
+// A gate has a number for each feature of the output, or for each head.
+// CHECK-LABEL: @gates
+func.func @gates(%q: !query, %a: !dense, %sinks: tensor<32xf32>, %g: !output, %h: tensor<?x32xbf16>, %s: !state) {
+  // CHECK: attn.attend %arg0 over (%arg1 see all) sinks %arg2 gate %arg3 : tensor<?x32x128xbf16>, !attn.kv<dense, {{.*}}>, tensor<32xf32>, tensor<?x32x64xbf16> -> tensor<?x32x64xbf16>
+  %0 = attn.attend %q over (%a see all) sinks %sinks gate %g : !query, !dense, tensor<32xf32>, !output -> !output
+  // CHECK: attn.attend %arg0 over (%arg1 see all) gate %arg4 : {{.*}}, tensor<?x32xbf16> ->
+  %1 = attn.attend %q over (%a see all) gate %h : !query, !dense, tensor<?x32xbf16> -> !output
+  // CHECK: attn.finish %arg5 gate %arg3 : !attn.state<heads = 32, value_dim = 64> gate tensor<?x32x64xbf16> -> tensor<?x32x64xbf16>
+  %2 = attn.finish %s gate %g : !state gate !output -> !output
+  return
+}
+
 // Names that are no keywords are strings.
 // CHECK-LABEL: @head_classes
 func.func @head_classes(%q: !query, %a: !dense, %b: !paged, %classes: tensor<8xi32>, %sinks: tensor<32xf32>) {

@@ -52,3 +52,13 @@ func.func @both(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> (!q, t
   %o, %lse = attn.attend %q over (%kv see causal) : !q, !kv -> !q, tensor<?x4xf32>
   return %o, %lse : !q, tensor<?x4xf32>
 }
+
+// -----
+
+!q = tensor<?x4x64xbf16>
+!kv = !attn.kv<packed, heads = 4, dim = 64, key = bf16, value = bf16>
+func.func @gate(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %g: !q {attn.name = "gate"}) -> (!q, tensor<?x4xf32>) attributes {attn.significance = "max"} {
+  // expected-error @below {{(attn.significance): it has a gate; expected none}}
+  %o, %lse = attn.attend %q over (%kv see causal) gate %g : !q, !kv, !q -> !q, tensor<?x4xf32>
+  return %o, %lse : !q, tensor<?x4xf32>
+}

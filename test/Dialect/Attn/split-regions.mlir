@@ -70,3 +70,13 @@ func.func @class_regions(%q: !query, %a: !kv, %b: !part, %c: tensor<4xi32>) -> !
       : !query, !kv, !part, tensor<4xi32> -> !query
   return %o : !query
 }
+
+// The gate is the finish's.
+// CHECK-LABEL: @gate
+// CHECK-SAME: %[[Q:.*]]: tensor<?x4x64xf16>, %[[A:.*]]: !attn.kv<{{.*}}>, %[[G:.*]]: tensor<?x4x64xf16>
+func.func @gate(%q: !query, %a: !kv, %g: !query) -> !query {
+  // CHECK: %[[U:.*]] = attn.update
+  // CHECK: attn.finish %[[U]] gate %[[G]] : !attn.state<heads = 4, value_dim = 64> gate tensor<?x4x64xf16> -> tensor<?x4x64xf16>
+  %o = attn.attend %q over (%a see all) gate %g : !query, !kv, !query -> !query
+  return %o : !query
+}

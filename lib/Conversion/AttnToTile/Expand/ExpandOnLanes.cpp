@@ -1,5 +1,6 @@
 //===- ExpandOnLanes.cpp - Online operations on one row -------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "AttnToTile/Kernel/Gate.h"
 #include "AttnToTile/Kernel/Log2.h"
 #include "AttnToTile/Kernel/PlanAccess.h"
 #include "AttnToTile/Kernel/RowFold.h"
@@ -157,20 +158,46 @@ LogicalResult mlir::attn::expandOnLanes(FinishOp finish, LaneExpansion &e) {
   return success();
 }
 
+/// Multiplies this lane's columns of a row by the sigmoid of the gate.
+static void gateColumns(LaneExpansion &e, mlir::attn::WriteOp write, Value row,
+                        MutableArrayRef<Value> columns) {
+  KernelBuilder &b = e.b;
+  auto type = cast<RankedTensorType>(write.getGate().getType());
+  Type element = type.getElementType();
+  StringRef name = argumentName(write.getGate());
+  Value buffer = b.buffer(name, element);
+  if (type.getRank() == 2) {
+    Value factor = sigmoid(b, b.read(buffer, write.getRow()));
+    for (Value &column : columns)
+      column = gatedOutput(b, column, factor);
+    return;
+  }
+  Value begin = b.stridedSlot(name, row, b.i32(0), type.getDimSize(1), element.getIntOrFloatBitWidth() / 8,
+                              b.getI64Type());
+  for (int64_t c = 0; c < e.chunks(); ++c) {
+    Value safe = e.isRagged(c) ? b.wide(b.min(e.columns[c], b.i32(e.dim - 4))) : e.wideColumns[c];
+    auto read = ReadAdjacentOp::create(b, SmallVector<Type>(4, element), buffer, b.add(begin, safe));
+    for (int64_t i = 0; i < 4; ++i)
+      columns[4 * c + i] = gatedOutput(b, columns[4 * c + i], sigmoid(b, read.getValues()[i]));
+  }
+}
+
 LogicalResult mlir::attn::expandOnLanes(WriteOp write, LaneExpansion &e) {
   KernelBuilder &b = e.b;
   Value row = write.getRow();
   if (!row)
     return write.emitOpError("expected a row of the output where a warp holds one");
-  ValueRange output = piecesOf(write.getOutput());
+  SmallVector<Value> output(piecesOf(write.getOutput()));
   auto type = cast<RankedTensorType>(write.getOutput().getType());
   Type element = type.getElementType();
   Value narrow = b.createOrFold<arith::TruncIOp>(b.getI32Type(), row);
+  if (write.getGate())
+    gateColumns(e, write, narrow, output);
   Value begin = b.stridedSlot("o", narrow, b.i32(0), type.getDimSize(1), element.getIntOrFloatBitWidth() / 8,
                               b.getI64Type());
   for (int64_t c = 0; c < e.chunks(); ++c) {
     auto writeChunk = [&] {
-      WriteAdjacentOp::create(b, output.slice(4 * c, 4), b.buffer("o", element),
+      WriteAdjacentOp::create(b, ArrayRef(output).slice(4 * c, 4), b.buffer("o", element),
                               b.add(begin, e.wideColumns[c]));
     };
     if (!e.isRagged(c)) {

@@ -161,6 +161,8 @@ struct FragmentExpansion {
   void syncSlices();
   /// Writes the output and LSE of the first region alone.
   void writeFirst(mlir::attn::WriteOp write);
+  /// An output times the sigmoid of a gate.
+  Value gated(Value output, Value gate, RowsPart &rows, const Columns &columns);
   /// Writes the output and LSE, or a part's state that another kernel merges.
   void writeResults(mlir::attn::WriteOp write);
 

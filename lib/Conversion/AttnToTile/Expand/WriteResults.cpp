@@ -1,5 +1,6 @@
 //===- WriteResults.cpp - Outputs and LSEs of sixteen rows leave a kernel --===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "AttnToTile/Kernel/Gate.h"
 #include "AttnToTile/Stage/StoreRows.h"
 #include "Expansion.h"
 
@@ -30,11 +31,35 @@ void FragmentExpansion::writeFirst(mlir::attn::WriteOp write) {
   storeLines(output[1], b.buffer(firstLse, b.getF32Type()), lseLines, Value(), IntegerAttr(), 1, slotOf);
 }
 
+Value FragmentExpansion::gated(Value output, Value gate, RowsPart &rows, const Columns &columns) {
+  auto type = cast<FragmentType>(output.getType());
+  auto tensor = cast<RankedTensorType>(gate.getType());
+  StringRef name = argumentName(gate);
+  Value buffer = b.buffer(name, tensor.getElementType()), factors;
+  const bool byFeature = tensor.getRank() == 3;
+  if (byFeature) {
+    auto load = LoadFeaturesOp::create(b, type, buffer, columns.first, columns.count);
+    b.fill(load.getSlot(), {b.getI32Type()},
+           [&](ValueRange line) { return rows.lineOf(name, rows.packedRow(line[0])); });
+    factors = load;
+  } else {
+    auto ofRows = b.fragment({Axis::Query}, {type.getSizes()[0]}, tensor.getElementType());
+    auto load = LoadVectorOp::create(b, ofRows, buffer);
+    b.fill(load.getIndex(), {b.getI32Type()},
+           [&](ValueRange line) { return rows.slotOf(rows.packedRow(line[0]), b.getI64Type()); });
+    factors = b.map(ofRows.withElement(b.getF32Type()), ValueRange{load},
+                    [&](ValueRange v) { return sigmoid(b, v[0]); });
+  }
+  return b.map(type, ValueRange{output, factors},
+               [&](ValueRange v) { return gatedOutput(b, v[0], byFeature ? sigmoid(b, v[1]) : v[1]); });
+}
+
 void FragmentExpansion::writeResults(mlir::attn::WriteOp write) {
   RowsPart rows(b, form, write.getRows());
   Value output = piecesOf(write.getOutput())[0], lse = piecesOf(write.getOutput())[1];
   Value part = write.getPart(), lines = rows.left();
-  auto [column, columns, lseLines] = columnsOf(output, lines);
+  Columns ofWarp = columnsOf(output, lines);
+  auto [column, columns, lseLines] = ofWarp;
   auto partialRow = [&](Value line) { return b.add(b.add(part, rows.first()), line); };
   Value isPart = b.compare(arith::CmpIPredicate::sge, part, b.i32(0));
   Value outBuffer = b.buffer("o", form.getElement()), partBuffer = planArray(b, PlanArray::PartialO),
@@ -45,6 +70,8 @@ void FragmentExpansion::writeResults(mlir::attn::WriteOp write) {
   storeLines(output, partBuffer, lines, column, columns, form.getValueDim(), partialRow);
   storeLines(lse, partLse, lseLines, Value(), IntegerAttr(), 1, partialRow);
   b.setInsertionPoint(branch.elseYield());
+  if (Value gate = write.getGate())
+    output = gated(output, gate, rows, ofWarp);
   if (schedule.storesResultsByTma()) {
     // Warpgroups sync at named barriers after those of ping-pong.
     Value barrier = b.add(b.i32(1 + schedule.getConsumers()), b.div(rows.group(), ScheduleAttr::groupRows));

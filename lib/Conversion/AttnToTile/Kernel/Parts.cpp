@@ -55,9 +55,9 @@ Value RowsPart::numberSlotOf(Value packed, Type type) {
   return type.isInteger(64) ? b.wide(slot) : slot;
 }
 
-Value RowsPart::outputIndex(Value row) {
-  return b.stridedSlot("o", b.add(begin(), row), headsNumber(), heads(),
-                       form.getElement().getIntOrFloatBitWidth() / 8, b.getI64Type());
+Value RowsPart::lineOf(StringRef tensor, Value packed) {
+  return b.stridedSlot(tensor, packed, headsNumber(), heads(), form.getElement().getIntOrFloatBitWidth() / 8,
+                       b.getI64Type());
 }
 
 Value mlir::attn::lseOfRows(KernelBuilder &b, RowsPart &rows, Value lse) {

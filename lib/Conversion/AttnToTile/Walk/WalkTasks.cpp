@@ -65,6 +65,11 @@ private:
   void writeFolded(Value output, Value queryRows);
 
   bool inGroups() { return schedule.getKind() == ScheduleKind::Wgmma; }
+  /// The gate of the output; null: there is none.
+  Value gate() {
+    Value gate = chain.finish.getGate();
+    return gate ? mapping.lookup(gate) : Value();
+  }
   /// Whether all warpgroups have the same rows: every task has rows for them.
   bool oneGroup() { return schedule.getConsumers() == schedule.getSlices(); }
 
@@ -289,7 +294,7 @@ void Walk::writeFolded(Value output, Value queryRows) {
   auto fold = FoldOp::create(b, output.getType(), lse ? lse.getType() : Type(), output, queryRows, Value(),
                              Value(), sinks ? mapping.lookup(sinks) : Value());
   Value part = b.select(hasFlag(::attn::rt::taskFolds), b.i32(-1), partial);
-  mlir::attn::WriteOp::create(b, fold.getResult(), fold.getLse(), queryRows, part, Value());
+  mlir::attn::WriteOp::create(b, fold.getResult(), fold.getLse(), queryRows, part, Value(), gate());
 }
 
 void Walk::walkTask() {
@@ -397,8 +402,8 @@ void Walk::finishFirst(Value segment, Value state, Value queryRows) {
   left.map(chain.first.getState(), state);
   auto finish = cast<FinishOp>(b.clone(*chain.first, left));
   finish.getRowsMutable().assign(queryRows);
-  auto write =
-      mlir::attn::WriteOp::create(b, finish.getOutput(), finish.getLse(), queryRows, b.i32(-1), Value());
+  auto write = mlir::attn::WriteOp::create(b, finish.getOutput(), finish.getLse(), queryRows, b.i32(-1),
+                                           Value(), Value());
   firstAttr.mark(write);
 }
 
@@ -411,7 +416,7 @@ void Walk::finishTask(Value queryRows) {
   FinishOp finish = finishStates(queryRows);
   if (byRow)
     return writeFolded(finish.getOutput(), queryRows);
-  mlir::attn::WriteOp::create(b, finish.getOutput(), finish.getLse(), queryRows, partial, Value());
+  mlir::attn::WriteOp::create(b, finish.getOutput(), finish.getLse(), queryRows, partial, Value(), gate());
 }
 
 FinishOp Walk::finishStates(Value queryRows) {
@@ -443,6 +448,7 @@ FinishOp Walk::finishStates(Value queryRows) {
   left.map(chain.finish.getState(), state);
   auto finish = cast<FinishOp>(b.clone(*chain.finish, left));
   finish.getRowsMutable().assign(queryRows);
+  finish.getGateMutable().clear();                  // the write has it
   if (Value sinks = chain.sinks(); sinks && !byRow) // else they follow all parts
     finish.getSinksMutable().assign(mapping.lookup(sinks));
   return finish;

@@ -76,5 +76,7 @@ Value StagedOp::copy(Copy name) {
 LogicalResult WriteOp::verify() {
   if (!getRows() == !getRow())
     return emitOpError("expected either rows of a task or a row of the output");
+  if (getGate())
+    return detail::verifyGate(*this, getGate().getType(), getOutput().getType());
   return success();
 }

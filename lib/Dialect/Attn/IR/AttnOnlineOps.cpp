@@ -128,13 +128,16 @@ void MergeOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRConte
   patterns.add<ContinueChain>(context);
 }
 
-void FinishOp::build(OpBuilder &builder, OperationState &state, Type output, Type lse, Value finished) {
-  build(builder, state, output, lse, finished, Value(), Value());
+void FinishOp::build(OpBuilder &builder, OperationState &state, Type output, Type lse, Value finished,
+                     Value gate) {
+  build(builder, state, output, lse, finished, Value(), Value(), gate);
 }
 
 LogicalResult FinishOp::verify() {
   StateType state = getState().getType();
   if (failed(detail::verifyOutput(*this, getOutput().getType(), state.getHeads(), state.getValueDim())))
+    return failure();
+  if (getGate() && failed(detail::verifyGate(*this, getGate().getType(), getOutput().getType())))
     return failure();
   if (getLse())
     return detail::verifyLse(*this, getLse().getType(), state.getHeads());

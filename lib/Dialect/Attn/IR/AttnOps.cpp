@@ -141,28 +141,32 @@ static void printHeadClasses(OpAsmPrinter &printer, Operation *, HeadClassesAttr
   classes.printClasses(printer);
 }
 
-/// Parses query `,` region... (`,` classes)? (`,` sinks)? `->` output (`,` lse)?.
+/// Parses query `,` region... (`,` classes)? (`,` sinks)? (`,` gate)? `->` output (`,` lse)?.
 static ParseResult parseAttendTypes(OpAsmParser &parser, ArrayRef<OpAsmParser::UnresolvedOperand> regions,
                                     const std::optional<OpAsmParser::UnresolvedOperand> &classes,
                                     const std::optional<OpAsmParser::UnresolvedOperand> &sinks,
+                                    const std::optional<OpAsmParser::UnresolvedOperand> &gate,
                                     Type &queryType, SmallVectorImpl<Type> &regionTypes, Type &classesType,
-                                    Type &sinksType, Type &outputType, Type &lseType) {
+                                    Type &sinksType, Type &gateType, Type &outputType, Type &lseType) {
   SMLoc loc = parser.getCurrentLocation();
   SmallVector<Type> types;
   if (parser.parseTypeList(types))
     return failure();
-  size_t expected = 1 + regions.size() + (classes ? 1 : 0) + (sinks ? 1 : 0);
+  size_t expected = 1 + regions.size() + (classes ? 1 : 0) + (sinks ? 1 : 0) + (gate ? 1 : 0);
   if (types.size() != expected)
     return parser.emitError(loc, "expected ")
            << expected << " operand types (the query, " << regions.size() << " regions"
-           << (classes ? ", the head classes" : "") << (sinks ? " and the sink logits" : "") << "), got "
-           << types.size();
+           << (classes ? ", the head classes" : "") << (sinks ? " and the sink logits" : "")
+           << (gate ? " and the gate" : "") << "), got " << types.size();
   queryType = types.front();
-  regionTypes.append(types.begin() + 1, types.begin() + 1 + regions.size());
+  auto next = types.begin() + 1 + regions.size();
+  regionTypes.append(types.begin() + 1, next);
   if (classes)
-    classesType = types[1 + regions.size()];
+    classesType = *next++;
   if (sinks)
-    sinksType = types.back();
+    sinksType = *next++;
+  if (gate)
+    gateType = *next;
 
   if (parser.parseArrow())
     return failure();
@@ -179,16 +183,15 @@ static ParseResult parseAttendTypes(OpAsmParser &parser, ArrayRef<OpAsmParser::U
   return success();
 }
 
-static void printAttendTypes(OpAsmPrinter &printer, Operation *, OperandRange, Value, Value, Type queryType,
-                             TypeRange regionTypes, Type classesType, Type sinksType, Type outputType,
-                             Type lseType) {
+static void printAttendTypes(OpAsmPrinter &printer, Operation *, OperandRange, Value, Value, Value,
+                             Type queryType, TypeRange regionTypes, Type classesType, Type sinksType,
+                             Type gateType, Type outputType, Type lseType) {
   printer << queryType;
   for (Type type : regionTypes)
     printer << ", " << type;
-  if (classesType)
-    printer << ", " << classesType;
-  if (sinksType)
-    printer << ", " << sinksType;
+  for (Type type : {classesType, sinksType, gateType})
+    if (type)
+      printer << ", " << type;
   printer << " -> " << outputType;
   if (lseType)
     printer << ", " << lseType;
@@ -284,6 +287,8 @@ LogicalResult AttendOp::verify() {
   if (failed(detail::verifyClasses(*this, getClasses(), getHeadClassesAttr(), getKVHeads())))
     return failure();
   if (getSinks() && failed(detail::verifySinks(*this, getSinks().getType(), getQueryHeads())))
+    return failure();
+  if (getGate() && failed(detail::verifyGate(*this, getGate().getType(), getOutput().getType())))
     return failure();
   if (std::optional<APFloat> scale = getScale())
     return detail::verifyScale(*this, *scale);

@@ -32,6 +32,8 @@ StringRef mlir::attn::stringifyRole(Role role) {
     return "status";
   case Role::Pages:
     return "pages";
+  case Role::Gate:
+    return "gate";
   }
   llvm_unreachable("unknown role");
 }
@@ -52,7 +54,7 @@ static bool beginsWith(AttendOp last, AttendOp first) {
          first.getRegionVisibility(0) == last.getRegionVisibility(0) &&
          first.getScaleOrDefault() == last.getScaleOrDefault() && first.getLse() && last.getLse() &&
          llvm::none_of(std::array{first, last}, [](AttendOp attend) {
-           return attend.getSinks() || attend.getClasses() || !attend.getScore().empty();
+           return attend.getSinks() || attend.getGate() || attend.getClasses() || !attend.getScore().empty();
          });
 }
 
@@ -68,7 +70,7 @@ FailureOr<Attends> mlir::attn::findAttends(func::FuncOp func) {
     return attends[1].emitOpError("expected one attention per function, or two, one of them over only the "
                                   "first region of the "
                                   "other: equal query, scale and visibility, an LSE of both, and neither "
-                                  "sinks nor head classes nor a "
+                                  "sinks nor a gate nor head classes nor a "
                                   "score region");
   }
   InFlightDiagnostic error = func.emitOpError("expected exactly one attn.attend, got ") << attends.size();
@@ -96,6 +98,10 @@ public:
     for (BlockArgument argument : func.getArguments())
       if (failed(readArgument(argument)))
         return failure();
+    if (const Argument *argument = gate ? signature.find("gate") : nullptr;
+        argument && argument->dims != signature.query().dims)
+      return func.emitOpError("expected attn.dims of the gate to be those of the query, \"")
+             << signature.query().dims.front() << "\", got \"" << argument->dims.front() << "\"";
     if (failed(readResults()))
       return failure();
     return signature;
@@ -125,6 +131,7 @@ private:
             set(op, query, attend.getQuery(), "query");
             set(op, classes, attend.getClasses(), "assignment of heads to classes");
             set(op, sinks, attend.getSinks(), "sink_logits");
+            set(op, gate, attend.getGate(), "gate");
             set(op, output, attend.getOutput(), "attention");
             set(op, lse, attend.getLse(), "attention");
           })
@@ -141,6 +148,7 @@ private:
               return takeFirst(finish.getOutput(), finish.getLse());
             set(op, output, finish.getOutput(), "attention");
             set(op, lse, finish.getLse(), "attention");
+            set(op, gate, finish.getGate(), "gate");
           });
     });
     return result;
@@ -160,6 +168,7 @@ private:
                     : isa<KVType>(value.getType()) ? Role::KV
                     : value == sinks               ? Role::Sinks
                     : value == classes             ? Role::Classes
+                    : value == gate                ? Role::Gate
                                                    : Role::Tensor;
     auto name = func.getArgAttrOfType<StringAttr>(argument.index, "attn.name");
     // If normalization made all classes equal, nothing uses the tensor that assigns heads to them.
@@ -181,7 +190,7 @@ private:
     if (auto type = dyn_cast<RankedTensorType>(argument.type))
       dynamic = type.getNumDynamicDims();
     auto dims = func.getArgAttrOfType<ArrayAttr>(argument.index, "attn.dims");
-    if (!dims && argument.role == Role::Query)
+    if (!dims && (argument.role == Role::Query || argument.role == Role::Gate))
       argument.dims = {"rows"};
     else if (!dims && argument.role == Role::KV)
       argument.dims = {"batch", "kv_len"};
@@ -208,6 +217,8 @@ private:
       return "bias";
     case Role::Classes:
       return "classes";
+    case Role::Gate:
+      return "gate";
     case Role::Rows:
     case Role::Slots:
     case Role::Status:
@@ -219,8 +230,7 @@ private:
 
   LogicalResult checkName(BlockArgument value, const Argument &argument) {
     // The tensors of these roles have fixed names in files and kernels.
-    bool fixed =
-        argument.role == Role::Query || argument.role == Role::Sinks || argument.role == Role::Classes;
+    bool fixed = llvm::is_contained({Role::Query, Role::Sinks, Role::Classes, Role::Gate}, argument.role);
     if (fixed && argument.name != exampleName(argument.role))
       return emitArgumentError(value) << "expected the " << stringifyRole(argument.role) << " to be named \""
                                       << exampleName(argument.role) << "\", got \"" << argument.name << "\"";
@@ -261,7 +271,7 @@ private:
 
   func::FuncOp func;
   Signature signature;
-  Value query, classes, sinks, output, lse, firstOutput, firstLse;
+  Value query, classes, sinks, gate, output, lse, firstOutput, firstLse;
 };
 } // namespace
 

@@ -156,6 +156,15 @@ LogicalResult mlir::attn::detail::verifySinks(Operation *op, Type sinks, int64_t
          << expected << ", one per query head, got " << sinks;
 }
 
+LogicalResult mlir::attn::detail::verifyGate(Operation *op, Type gate, Type output) {
+  auto byFeature = cast<RankedTensorType>(output);
+  auto byHead = RankedTensorType::get(byFeature.getShape().drop_back(), byFeature.getElementType());
+  if (gate == byFeature || gate == byHead)
+    return success();
+  return op->emitOpError("expected the gate to be ")
+         << byFeature << ", one number per feature, or " << byHead << ", one per head, got " << gate;
+}
+
 LogicalResult mlir::attn::detail::verifyClasses(Operation *op, Value tensor, HeadClassesAttr classes,
                                                 int64_t heads) {
   if (bool(tensor) != bool(classes))

@@ -41,6 +41,8 @@ int64_t kvHeadsOf(KVType region, Value classes);
 LogicalResult verifyOutput(Operation *op, Type output, int64_t heads, int64_t valueDim);
 LogicalResult verifyLse(Operation *op, Type lse, int64_t heads);
 LogicalResult verifySinks(Operation *op, Type sinks, int64_t heads);
+/// Verifies a gate: a number for each element of the output, or for each of its rows and heads.
+LogicalResult verifyGate(Operation *op, Type gate, Type output);
 /// Verifies that classes and the tensor that assigns heads to them are both present, or both absent.
 LogicalResult verifyClasses(Operation *op, Value tensor, HeadClassesAttr classes, int64_t heads);
 LogicalResult verifyScale(Operation *op, APFloat scale);

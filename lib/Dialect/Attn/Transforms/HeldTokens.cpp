@@ -17,6 +17,9 @@ namespace rt = ::attn::rt;
 /// Verifies that tokens can be stationary. `refused`: the message's statement that the attention cannot do
 /// it.
 static LogicalResult verifyHolds(AttendOp attend, StringRef refused) {
+  if (attend.getGate())
+    return attend.emitOpError(refused)
+           << ": it has a gate; expected none: multiply the output by the gate's sigmoid afterwards";
   if (attend.getHeadClassesAttr())
     return attend.emitOpError(refused)
            << ": its heads have classes; expected all heads to see the same tokens";

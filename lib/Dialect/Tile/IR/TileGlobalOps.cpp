@@ -174,6 +174,19 @@ LogicalResult LoadLanesOp::verify() {
   return verifyLanes(*this, getFragment().getType(), getBuffer().getType());
 }
 
+LogicalResult LoadFeaturesOp::verify() {
+  FragmentType fragment = getFragment().getType();
+  if (!fragment.getElement().isF32() || fragment.getPartial() || fragment.getRank() != 2 ||
+      !mayHaveLayout(fragment, Layout::Acc))
+    return emitOpError("expected an accumulator of f32 with two axes, got ") << fragment;
+  if (!mlir::attn::isMultiplied(getBuffer().getType().getElement()))
+    return emitOpError("expected a buffer of f16 or bf16, got ") << getBuffer().getType();
+  if (fragment.getSizes()[0] % 16 != 0 || fragment.getSizes()[1] % 16 != 0)
+    return emitOpError("expected a multiple of 16 lines and of 16 columns, got ") << fragment;
+  return success();
+}
+LogicalResult LoadFeaturesOp::verifyRegions() { return verifyNumbers(*this, getSlot()); }
+
 LogicalResult LoadSumsOp::verify() {
   FragmentType fragment = getFragment().getType();
   if (!fragment.getElement().isF32() || fragment.getPartial() || fragment.getRank() != 2 ||

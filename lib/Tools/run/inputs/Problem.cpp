@@ -86,6 +86,7 @@ mlir::FailureOr<Arguments> run::readArguments(mlir::func::FuncOp func) {
       arguments.kv.back().headClass = classOf(func, argument);
       break;
     case Role::Sinks:
+    case Role::Gate:
     case Role::Tensor:
       arguments.others.push_back(tensorArgument(argument));
       break;

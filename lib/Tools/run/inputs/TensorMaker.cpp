@@ -206,8 +206,8 @@ rt::Status TensorMaker::addOther(const TensorArgument &other) {
   }
   if (rt::Status status = checkMemory(other.name, shape, other.dtype); !status)
     return status;
-  tensors[other.name] =
-      normalTensor(other.dtype, shape, seed, other.name, other.name == "sink_logits" ? 1 : 0.1);
+  tensors[other.name] = normalTensor(other.dtype, shape, seed, other.name,
+                                     other.name == "sink_logits" || other.name == "gate" ? 1 : 0.1);
   return {};
 }
 

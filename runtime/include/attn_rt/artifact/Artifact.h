@@ -156,7 +156,7 @@ struct ResultInfo {
 };
 
 struct Argument {
-  enum class Role : uint8_t { Query, KV, Sink, Tensor, Classes, Rows, Slots, Status, Pages };
+  enum class Role : uint8_t { Query, KV, Sink, Tensor, Classes, Rows, Slots, Status, Pages, Gate };
   using Store = StoreKind;
   std::string name;
   Role role = Role::Tensor;
@@ -253,6 +253,8 @@ struct Manifest {
   /// Bytes of all results, given the sizes of dimensions.
   int64_t resultBytes(const std::map<std::string, int32_t> &sizes) const;
   int groupSize() const { return qHeads / kvHeads; }
+  /// Bytes of the output's gate for so many rows; 0 without a gate.
+  int64_t gateBytes(int64_t rows) const;
   size_t classCount() const { return headClasses.empty() ? 1 : headClasses.size(); }
   /// The intersection of the visibilities of an operand and of a head class. Heads see nothing of an operand
   /// of another class (`isSeenBy`).

@@ -193,6 +193,36 @@ func.func @f(%f: !tile.fragment<[query 16, feature 64], f32, acc>, %b: !tile.buf
 // -----
 
 func.func @f(%b: !tile.buffer<f32>, %n: i32) {
+  // expected-error @+1 {{expected a buffer of f16 or bf16, got '!tile.buffer<f32>'}}
+  %0 = tile.load_features %b (%line: i32) {
+    tile.yield %line : i32
+  } : !tile.buffer<f32> -> !tile.fragment<[query 16, feature 32], f32>
+  return
+}
+
+// -----
+
+func.func @f(%b: !tile.buffer<bf16>, %n: i32) {
+  // expected-error @+1 {{expected a multiple of 16 lines and of 16 columns, got}}
+  %0 = tile.load_features %b (%line: i32) {
+    tile.yield %line : i32
+  } : !tile.buffer<bf16> -> !tile.fragment<[query 16, feature 24], f32>
+  return
+}
+
+// -----
+
+func.func @f(%b: !tile.buffer<bf16>, %n: i32) {
+  // expected-error @+1 {{expected an accumulator of f32 with two axes, got}}
+  %0 = tile.load_features %b (%line: i32) {
+    tile.yield %line : i32
+  } : !tile.buffer<bf16> -> !tile.fragment<[query 16, feature 32], bf16>
+  return
+}
+
+// -----
+
+func.func @f(%b: !tile.buffer<f32>, %n: i32) {
   // expected-error @+1 {{expected a multiple of 16 lines and of 8 columns, got}}
   %0 = tile.load_lines %b lines %n stride 64 (%line: i32) {
     tile.yield %line : i32

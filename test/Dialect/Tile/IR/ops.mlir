@@ -145,6 +145,12 @@ func.func @results(%max: !rows, %sum: !rows, %acc: !acc, %o: !tile.buffer<bf16>,
     %index = arith.extsi %line : i32 to i64
     tile.yield %index : i64
   } : <f32> -> !rows
+  // CHECK: tile.load_features %{{.*}} column %{{.*}} (
+  // CHECK: } {columns = 48 : i64} : <bf16> -> <[query 16, feature 32], f32, acc>
+  %g = tile.load_features %o column %i (%line: i32) {
+    %index = arith.extsi %line : i32 to i64
+    tile.yield %index : i64
+  } {columns = 48} : <bf16> -> <[query 16, feature 32], f32, acc>
   // CHECK: tile.store %{{.*}} to %{{.*}} lines %{{.*}} column %{{.*}}
   // CHECK: } {columns = 48 : i64} : <[query 16, feature 32], f32, acc> -> <bf16>
   tile.store %a to %o lines %i column %i (%line: i32) {

@@ -342,11 +342,12 @@ def Attn_WriteOp : Attn_Op<"write", [AttrSizedOperandSegments]> {
   let summary = "writes a finished state: the output and LSE of rows, or a state to be merged with others";
   let description = [{
     With `rows`, writes this warp's rows; as states from number `part` on, unless `part` is negative. With
-    `row`, writes a single row, which a warp finishes alone, to that row of the output.
+    `row`, writes a single row, which a warp finishes alone, to that row of the output. With `gate`, outputs are
+    multiplied by its sigmoid, and states are not.
 
     ```mlir
     attn.write %o, %lse of %rows part %part : !q, !lse of !q
-    attn.write %o, %lse to %row : !q, !lse
+    attn.write %o, %lse to %row gate %gate : !q, !lse gate !q
     ```
   }];
   let arguments = (ins
@@ -354,10 +355,11 @@ def Attn_WriteOp : Attn_Op<"write", [AttrSizedOperandSegments]> {
     Optional<Attn_Described<AnyRankedTensor, "the LSE">>:$lse,
     Optional<Attn_Described<AnyRankedTensor, "the rows">>:$rows,
     Arg<Optional<I32>, "number of the rows' first state, or negative">:$part,
-    Arg<Optional<I64>, "index of a row and head of the output">:$row);
+    Arg<Optional<I64>, "index of a row and head of the output">:$row,
+    Optional<Attn_Described<AnyRankedTensor, "the gate of the output">>:$gate);
   let assemblyFormat = [{
-    $output (`,` $lse^)? (`of` $rows^ `part` $part)? (`to` $row^)? attr-dict
-    `:` type($output) (`,` type($lse)^)? (`of` type($rows)^)?
+    $output (`,` $lse^)? (`of` $rows^ `part` $part)? (`to` $row^)? (`gate` $gate^)? attr-dict
+    `:` type($output) (`,` type($lse)^)? (`of` type($rows)^)? (`gate` type($gate)^)?
   }];
   let hasVerifier = 1;
 }

@@ -143,24 +143,31 @@ def Attn_FinishOp : Attn_Op<"finish", [Pure, AttrSizedOperandSegments]> {
     `o = acc / l`, rounded once to the output's element type, and
     `lse = m + log(l)`; exact zeros and -inf where `l = 0`.
 
-    In a kernel, `rows` and `sinks` name the rows of the state and the sinks that they count.
+    With `gate`, the output is multiplied by the gate's sigmoid before it is rounded.
+
+    In a kernel, `rows` and `sinks` name the rows of the state and the sinks that they count, and `attn.write`
+    has the gate.
 
     ```mlir
     %o, %lse = attn.finish %s : !attn.state<heads = 32, value_dim = 128> -> !q, tensor<?x32xf32>
+
+    %o = attn.finish %s gate %g : !attn.state<heads = 32, value_dim = 128> gate !q -> !q
     ```
   }];
   let arguments = (ins
     Attn_Described<Attn_StateType, "the state of all tokens">:$state,
     Optional<Attn_Described<AnyRankedTensor, "the rows">>:$rows,
-    Optional<Attn_Described<AnyRankedTensor, "a logit per query head, f32">>:$sinks);
+    Optional<Attn_Described<AnyRankedTensor, "a logit per query head, f32">>:$sinks,
+    Optional<Attn_Described<AnyRankedTensor, "`[rows, q_heads, value_dim]` or `[rows, q_heads]`">>:$gate);
   let results = (outs
     Attn_Described<AnyRankedTensor, "`[rows, q_heads, value_dim]`, f16 or bf16">:$output,
     Optional<Attn_Described<AnyRankedTensor, "`[rows, q_heads]` f32, natural logarithm">>:$lse);
   let assemblyFormat = [{
-    $state (`of` $rows^)? (`sinks` $sinks^)? attr-dict `:` qualified(type($state)) (`of` type($rows)^)?
-    (`sinks` type($sinks)^)? `->` type($output) (`,` type($lse)^)?
+    $state (`of` $rows^)? (`sinks` $sinks^)? (`gate` $gate^)? attr-dict `:` qualified(type($state))
+    (`of` type($rows)^)? (`sinks` type($sinks)^)? (`gate` type($gate)^)? `->` type($output) (`,` type($lse)^)?
   }];
-  let builders = [OpBuilder<(ins "::mlir::Type":$output, "::mlir::Type":$lse, "::mlir::Value":$state)>];
+  let builders = [OpBuilder<(ins "::mlir::Type":$output, "::mlir::Type":$lse, "::mlir::Value":$state,
+                                 "::mlir::Value":$gate)>];
   let hasVerifier = 1;
 }
 

@@ -40,7 +40,7 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
     ```
     s(t)   = score(scale * <q[r, h], k(t)>)            // f32 and exact at heart
     lse    = log(sum_t exp(s(t)) [+ exp(sinks[h])])    // natural logarithm
-    o[r,h] = sum_t exp(s(t) - lse) * v(t)
+    o[r,h] = sum_t exp(s(t) - lse) * v(t) [* 1 / (1 + exp(-gate[r,h]))]
     ```
 
     A row sees a token if the row lies in the range of rows of the token's instance and the region's
@@ -61,6 +61,10 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
     constant; on i1 only and, or, xor, select and conversions are legal. From outside it may use constants,
     and tensors through `attn.read`. It must not yield NaN or +inf. Factors may be merged with each other and
     with `scale`.
+
+    *A gate* (`gate`) multiplies each output by the sigmoid of a number: one for each feature of the output, or
+    one for each row and head. The product is f32, before the output is rounded, once for each row. The LSE
+    does not change. A gate of -inf gives zeros, and so does one so low that its sigmoid is below 2^-126.
 
     *Numerics.* Scores and the softmax are f32. MMAs multiply in the operands' element type and accumulate in
     f32; weights are rounded to the values' element type before the second MMA. Against float64 on the stored
@@ -97,6 +101,8 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
         %t = math.absf %s : f32
         attn.yield %t : f32
       } : !q, !cache -> !q
+
+    %o = attn.attend %q over (%kv see causal) gate %gate : !q, !cache, !q -> !q
     ```
   }];
   let arguments = (ins
@@ -107,16 +113,17 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
     Optional<Attn_ClassesTensor>:$classes,
     OptionalAttr<Attn_HeadClassesAttr>:$head_classes,
     OptionalAttr<Attn_ScaleAttr>:$scale,
-    Optional<Attn_Described<AnyRankedTensor, "a logit per query head, f32, that joins the softmax and carries no value">>:$sinks);
+    Optional<Attn_Described<AnyRankedTensor, "a logit per query head, f32, that joins the softmax and carries no value">>:$sinks,
+    Optional<Attn_Described<AnyRankedTensor, "`[rows, q_heads, value_dim]` or `[rows, q_heads]` in the query's element type: outputs are multiplied by its sigmoid">>:$gate);
   let results = (outs
     Attn_Described<AnyRankedTensor, "`[rows, q_heads, value_dim]` in the query's element type">:$output,
     Optional<Attn_Described<AnyRankedTensor, "`[rows, q_heads]` f32 (or `tensor<?x?xf32>`), natural logarithm, -inf where a row sees nothing">>:$lse);
   let regions = (region MaxSizedRegion<1>:$score);
   let assemblyFormat = [{
     $query `over` custom<Regions>($kv, $visibility, $region_classes) (`heads` $classes^ custom<HeadClasses>($head_classes))?
-    (`scale` custom<Scale>($scale)^)? (`sinks` $sinks^)? (`score` $score^)? attr-dict
-    `:` custom<AttendTypes>(ref($kv), ref($classes), ref($sinks), type($query), type($kv), type($classes),
-                            type($sinks), type($output), type($lse))
+    (`scale` custom<Scale>($scale)^)? (`sinks` $sinks^)? (`gate` $gate^)? (`score` $score^)? attr-dict
+    `:` custom<AttendTypes>(ref($kv), ref($classes), ref($sinks), ref($gate), type($query), type($kv), type($classes),
+                            type($sinks), type($gate), type($output), type($lse))
   }];
   let extraClassDeclaration = [{
     /// The KV regions, one value each.

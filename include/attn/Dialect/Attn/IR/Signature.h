@@ -23,9 +23,11 @@ enum class Role {
   Slots,   ///< `slots`, or `from` and `to`
   Status,  ///< `status`, to which an operation on a cache adds counts
   Pages,   ///< of an operation on page tables: `table`, `counts`, `tokens`, `free`, `span`, `keep`, ...
+  Gate,    ///< `gate`
 };
 
-/// Returns the manifest's word for a role: query, kv, sink, tensor, classes, rows, slots, status, pages.
+/// Returns the manifest's word for a role: query, kv, sink, tensor, classes, rows, slots, status, pages,
+/// gate.
 StringRef stringifyRole(Role role);
 
 /// Names in files and kernels of the results of a function's second attention, over the first region alone.

@@ -79,8 +79,9 @@ def Tile_MaskOp : Tile_Op<"mask", [RecursiveMemoryEffects, SingleBlock]> {
 
 def Tile_YieldOp
     : Tile_Op<"yield", [Pure, Terminator,
-                        ParentOneOf<["AheadOp", "GatherOp", "LoadSumsOp", "LoadVectorOp", "LookupBoxesOp", "LookupOp", "MapOp",
-                                     "MaskOp", "ScatterOp", "StoreScoresOp", "StoreOp"]>]> {
+                        ParentOneOf<["AheadOp", "GatherOp", "LoadFeaturesOp", "LoadLinesOp", "LoadSumsOp", "LoadVectorOp",
+                                     "LookupBoxesOp", "LookupOp", "MapOp", "MaskOp", "ScatterOp", "StoreScoresOp",
+                                     "StoreOp"]>]> {
   let summary = "ends the region of a tile operation with its value, or a map's with its values";
   let arguments = (ins Arg<Variadic<AnyType>, "the values">:$values);
   let assemblyFormat = "$values attr-dict `:` type($values)";

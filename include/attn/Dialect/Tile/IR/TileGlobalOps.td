@@ -277,6 +277,26 @@ def Tile_LoadLanesOp : Tile_Op<"load_lanes", [MemoryEffects<[MemRead]>]> {
   let hasVerifier = 1;
 }
 
+def Tile_LoadFeaturesOp : Tile_Op<"load_features", [SingleBlock, MemoryEffects<[MemRead]>]> {
+  let summary = "reads lines of a tensor of f16 or bf16 into an accumulator";
+  let description = [{
+    The region maps a line of the fragment (its first axis, counted from 0) to the tensor's element at which
+    it begins, a multiple of 8. Every line is read, so the region gives lines past the last a line that exists.
+    `column` is the column of the fragment's first column. Columns from `columns` on have any numbers.
+  }];
+  let arguments = (ins
+    Arg<Tile_BufferType, "the tensor, of f16 or bf16">:$buffer,
+    Arg<Optional<I32>, "column of the fragment's first column">:$column,
+    Arg<OptionalAttr<I64Attr>, "columns that exist">:$columns);
+  let results = (outs Res<Tile_FragmentType, "f32, two axes">:$fragment);
+  let regions = (region SizedRegion<1>:$slot);
+  let assemblyFormat = [{
+    $buffer (`column` $column^)? custom<Body>($slot) attr-dict `:` type($buffer) `->` type($fragment)
+  }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+}
+
 def Tile_LoadSumsOp : Tile_Op<"load_sums", [SingleBlock, MemoryEffects<[MemRead]>]> {
   let summary = "reads sums that a previous launch has added to";
   let description = [{

@@ -256,7 +256,7 @@ void FeatureOrders::visit(Operation *op) {
   llvm::append_range(values, op->getResults());
   llvm::erase_if(values, [](Value value) { return !isAccumulator(value); });
   if (values.empty() ||
-      isa<RegionBranchTerminatorOpInterface, SplatOp, UndefinedOp, MergeWarpsOp, StoreOp>(op))
+      isa<RegionBranchTerminatorOpInterface, SplatOp, UndefinedOp, MergeWarpsOp, StoreOp, LoadFeaturesOp>(op))
     return;
   auto isColumn = [](Value value) {
     FragmentType type = fragmentOf(value);

@@ -174,7 +174,7 @@ void LayoutGraph::visit(Operation *op) {
           need(op->getOpOperand(0), Layout::Acc);
       })
       .Case([&](StoreLanesOp) { need(op->getOpOperand(0), Layout::Acc); })
-      .Case<LoadSumsOp, LoadLanesOp>([&](auto) { defineAll(Layout::Acc); })
+      .Case<LoadSumsOp, LoadFeaturesOp, LoadLanesOp>([&](auto) { defineAll(Layout::Acc); })
       .Case([&](LoadLinesOp load) {
         if (load.getFragment().getType().getRank() == 2)
           defineAll(Layout::Acc);

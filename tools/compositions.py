@@ -37,6 +37,7 @@ ROWS = {
     "three intervals": {"see": attn.causal() & (attn.sink(4) | attn.recent(8) | attn.window(2))},
     "a score function": {"score": lambda s, h, qi, ki: 30.0 * attn.math.tanh(s / 30.0)},
     "sink logits": {"sink_logits": True},
+    "`gate='elementwise'`": {"gate": "elementwise"},
     "head classes": {"heads": STREAMS},
     "`significance=`": {"significance": "max"},
     "`device_plan=True`": {"device_plan": True},

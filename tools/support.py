@@ -76,6 +76,10 @@ GROUPS = {
         "soft cap": {"score": lambda s, h, qi, ki: 30.0 * attn.math.tanh(s / 30.0)},
         "sink logits": {"sink_logits": True},
     },
+    "output": {
+        "`gate='elementwise'`": {"gate": "elementwise"},
+        "`gate='headwise'`": {"gate": "headwise"},
+    },
 }
 PLAN = "plan made on the GPU"
 WRITE = "new tokens, prepared"

@@ -81,6 +81,15 @@ def numerics(value: object) -> str | None:
     return value  # type: ignore[return-value]
 
 
+def gate(value: object) -> str | None:
+    """Check the shape of the output's gate."""
+    kinds = ("elementwise", "headwise")
+    if value is not None and not (isinstance(value, str) and value in kinds):
+        legal = "'elementwise', a number for each feature, 'headwise', one for each head, or None"
+        raise expected(SpecError, "gate", legal, value, nearest=closest(value, kinds))
+    return value  # type: ignore[return-value]
+
+
 def name(argument: str, value: object, taken: tuple[str, ...] = ()) -> str:
     """Check the name of an operand or a tensor: an identifier that nothing else has."""
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):

@@ -101,6 +101,11 @@ def spec_text(spec: Description, marks: bool = True) -> str:
         arguments.append(f'%{ssa("sink_logits")}: {values} {{attn.name = "sink_logits"}}')
         operands.append(values)
         attend += " sinks %sink_logits"
+    if spec.gate is not None:
+        values = f"!{output}" if spec.gate == "elementwise" else f"tensor<?x{spec.q_heads}x{dtype}>"
+        arguments.append(f'%{ssa("gate")}: {values} {{attn.name = "gate", attn.dims = ["rows"]}}')
+        operands.append(values)
+        attend += " gate %gate"
     for name, shape in spec.tensors:
         dims = dims_text(tuple(extent for extent in shape if isinstance(extent, str)))
         arguments.append(f'%{name}: {tensor_type(shape)} {{attn.name = "{name}"{dims}}}')

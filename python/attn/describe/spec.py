@@ -29,7 +29,7 @@ class Spec:
         s(t) = score(scale * dot(q, k(t))),  lse = log(sum(exp(s)) [+ exp(sink_logit)]),  o = sum(exp(s - lse) * v)
 
     in f32, on `q [rows, q_heads, head_dim]`. Results are `o [rows, q_heads, value_dim]` and `lse [rows, q_heads]`, f32,
-    natural logarithm, -inf for a row that sees nothing.
+    natural logarithm, -inf for a row that sees nothing. With a gate, o is multiplied by sigmoid(gate).
 
     q_heads      query heads, a multiple of kv_heads: head h reads KV head h // (q_heads // kv_heads)
     kv_heads     KV heads
@@ -46,6 +46,9 @@ class Spec:
     tensors      shapes of the f32 tensors that the score function reads: {"slopes": (32,)}. An extent may be the name
                  of a dimension that a run chooses; of an array the shape is taken. Values are data of a run
     sink_logits  whether a learned logit per query head joins the softmax: f32 [q_heads], data of a run
+    gate         a tensor of dtype, data of a run, whose sigmoid multiplies o in f32 before it is rounded: "elementwise",
+                 `[rows, q_heads, value_dim]`, a number for each feature; or "headwise", `[rows, q_heads]`. The LSE does not
+                 change. None: no gate
     scale        factor of q k^T, positive; by default 1/sqrt(head_dim)
     return_lse   whether the LSE is returned beside the output
     significance  "max", "mean" or "sum": the significance of each token is a result, too: the sum over rows of exp(s - lse),
@@ -74,6 +77,7 @@ class Spec:
     score: Callable | None = None
     tensors: Mapping[str, object] | None = None
     sink_logits: bool = False
+    gate: str | None = None
     scale: float | None = None
     return_lse: bool = True
     significance: str | None = None
@@ -100,6 +104,7 @@ class Spec:
         self._check_visible()
         put("see", None)  # It belongs to the operands now, so that equal descriptions are equal.
         put("sink_logits", checks.boolean("sink_logits", self.sink_logits))
+        checks.gate(self.gate)
         put("return_lse", checks.boolean("return_lse", self.return_lse))
         put("device_plan", checks.boolean("device_plan", self.device_plan))
         checks.numerics(self.numerics)
@@ -173,6 +178,7 @@ class Spec:
             ("score", None),
             ("tensors", ()),
             ("sink_logits", False),
+            ("gate", None),
             ("scale", None),
             ("return_lse", True),
             ("significance", None),
@@ -307,6 +313,11 @@ class Spec:
         for name, asked, legal in (
             ("return_lse", not self.return_lse, "True beside significance: weights are made by the LSE"),
             ("heads", self.heads is not None, "None beside significance: heads that see alike"),
+            (
+                "gate",
+                self.gate is not None,
+                "None beside significance: multiply the output by the gate's sigmoid afterwards",
+            ),
         ):
             if asked:
                 raise SpecError(f"{name}: expected {legal}")
@@ -329,6 +340,10 @@ class Spec:
             return
         from .score import tensor_shapes, trace
 
+        if self.gate is not None and isinstance(self.tensors, Mapping) and "gate" in self.tensors:
+            raise SpecError(
+                "tensors: expected another name than 'gate' beside gate=..., whose tensor is called so"
+            )
         names = tuple(store.name for store in self.operands)
         tensors = tensor_shapes(self.tensors, names)
         score = trace(self.score, tensors)

@@ -45,6 +45,11 @@ def copy_unreadable(tensors: Sequence[Any], views: Sequence[tuple], layout: obje
     ]
 
 
+def copy_misaligned(tensor: Any, address: int) -> Any | None:
+    """Return a dense copy of a tensor of PyTorch or NumPy at an address that kernels cannot read; None for others."""
+    return _copied(tensor, False) if address % _ALIGNED and _is_copied(tensor) else None
+
+
 def _is_copied(tensor: Any) -> bool:
     torch = sys.modules.get("torch")
     return isinstance(tensor, numpy.ndarray) or (torch is not None and isinstance(tensor, torch.Tensor))

@@ -39,13 +39,13 @@ class Binding(NamedTuple):
 
     def axes(self) -> tuple[str, ...]:
         """Return the names of its dimensions if kernels take strides of each; () if only pages lie apart."""
-        if self.name.rpartition(".")[2] not in ("q", "o", "k", "v", "k_pages", "v_pages"):
+        if self.name.rpartition(".")[2] not in ("q", "o", "gate", "k", "v", "k_pages", "v_pages"):
             return ()
         if str(self.dims[0]).endswith("pages"):
             return ("pages", "tokens", "heads", "dim") if len(self.dims) == 4 else ()
         if len(self.dims) == 4:
             return ("batch", "seq", "heads", "dim")
-        return ("rows" if self.name in ("q", "o") else "tokens", "heads", "dim")
+        return ("rows" if self.name in ("q", "o", "gate") else "tokens", "heads", "dim")
 
     def legal(self, sizes: dict[str, int]) -> str:
         dims = ", ".join(str(sizes.get(dim, dim) if isinstance(dim, str) else dim) for dim in self.dims)
@@ -71,7 +71,9 @@ def tensors_of(manifest: dict) -> dict[str, Binding]:
                     f"{name}.{part}", dtype, dims, strided=part in found.strided
                 )
         elif argument["role"] not in ("query", "classes"):
-            known[name] = Binding(name, argument["dtype"], tuple(argument["dims"]))
+            dims = tuple(argument["dims"])
+            strided = argument["role"] == "gate" and len(dims) == 3
+            known[name] = Binding(name, argument["dtype"], dims, strided=strided)
     return (
         known
         | {result.name: result for result in written}

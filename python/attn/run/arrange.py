@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,7 +34,8 @@ class Arrangement:
     """Whether the caller's order of sequence and heads differs from the order in memory."""
     copies_q: bool = False
     strides: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Strides in elements of those of q, kv.k and kv.v that are not dense."""
+    """Strides in elements of those of q, kv.k, kv.v and the gate that are not dense."""
+    copies_gate: bool = False
 
 
 def arrange(
@@ -80,6 +82,36 @@ def arrange(
     if starts is not None:
         return _packed(q, k, v, starts, starts if starts_k is None else starts_k, of_positions, see)
     return _dense(q, k, v, layout, lengths, of_heads, of_positions, see)
+
+
+def arrange_gate(made: Arrangement, q: Strided, gate: Strided, layout: str) -> str:
+    """Arrange the gate of the output; return its kind, as Spec.gate. Raises TensorError."""
+    shape = swapped(made.shape) if made.swapped else made.shape
+    if gate.shape not in (shape, shape[:-1]):
+        legal = f"{list(shape)}, the shape of the output, or {list(shape[:-1])}, a number for each head"
+        raise TensorError(f"gate: expected {legal}, got {gate.text()}")
+    if gate.dtype != q.dtype:
+        raise TensorError(
+            f"gate: expected the dtype of q, {q.text()}, got {gate.text()}; nearest: gate.to(q.dtype)"
+        )
+    if gate.device != q.device:
+        raise TensorError(f"gate: expected memory of {q.device}, where q is, got {gate.device}")
+    elementwise = gate.shape == shape
+    found_shape, strides = gate.shape, gate.strides
+    if not elementwise:  # A headwise gate has one feature.
+        found_shape, strides = (*found_shape, 1), (*strides, 1)
+    if made.swapped:
+        found_shape, strides = swapped(found_shape), swapped(strides)
+    lies = merged_rows(found_shape, strides) if len(found_shape) == 4 else strides
+    rows = (math.prod(found_shape[:-2]), *found_shape[-2:])
+    if lies is not None and contiguous(rows, lies):
+        return "elementwise" if elementwise else "headwise"
+    axes = ("rows", "heads", "dim")
+    if not elementwise or lies is None or why_unreadable("gate", rows, lies, axes, 2):
+        made.copies_gate = True
+    else:
+        made.strides["gate"] = lies
+    return "elementwise" if elementwise else "headwise"
 
 
 def _dims(layout: str) -> str:

@@ -32,6 +32,7 @@ class AttendOptions(TypedDict, total=False):
     score: Callable[..., Any] | None
     tensors: Mapping[str, Any] | None
     sink_logits: Any
+    gate: Any
     scale: float | None
     kv_lengths: Any
     cu_seqlens: Any
@@ -112,6 +113,7 @@ def attend(
     score: Callable | None = None,
     tensors: Mapping[str, Any] | None = None,
     sink_logits: Any = None,
+    gate: Any = None,
     scale: float | None = None,
     kv_lengths: Sequence[int] | Any = None,
     cu_seqlens: Sequence[int] | Any = None,
@@ -142,6 +144,10 @@ def attend(
     softcap       scores become softcap * tanh(score / softcap); at most 16384
     score         any other score function, see attn.Spec; `tensors`: the tensors that it reads, float32, by name
     sink_logits   float32 [q heads]: a logit that joins each row's softmax and carries no value
+    gate          the output is multiplied by sigmoid(gate) in float32 before it is rounded: a tensor of q's dtype in the
+                  shape of the output, or without its last dimension, a number for each head. The LSE does not change.
+                  PyTorch multiplies the rounded output if autograd records, in compiled code, and for the reference. With
+                  numerics="row" a second kernel computes the output where autograd records
     scale         factor of q k^T; by default 1/sqrt(dim)
     kv_lengths    int32 [batch]: valid tokens of each sequence, if k and v have room for more
     cu_seqlens    packed sequences: tensors are `[tokens, heads, dim]`, and sequence i has the rows from cu_seqlens[i]
@@ -194,8 +200,8 @@ def attend(
         if is_autocast():
             from .torch_rules import cast_under_autocast
 
-            q, k, v = cast_under_autocast(q, k, v)
-        given = q, k, v, sink_logits
+            q, k, v, gate = cast_under_autocast(q, k, v, gate)
+        given = (q, k, v, sink_logits) if gate is None else (q, k, v, sink_logits, gate)
         options = (
             causal,
             window,
@@ -237,6 +243,7 @@ def attend(
         score=score,
         tensors=tensors,
         sink_logits=sink_logits,
+        gate=gate,
         scale=scale,
         kv_lengths=kv_lengths,
         cu_seqlens=cu_seqlens,
@@ -270,6 +277,7 @@ def attend_anew(
     score: Callable | None = None,
     tensors: Mapping[str, Any] | None = None,
     sink_logits: Any = None,
+    gate: Any = None,
     scale: float | None = None,
     kv_lengths: Sequence[int] | Any = None,
     cu_seqlens: Sequence[int] | Any = None,
@@ -288,7 +296,7 @@ def attend_anew(
     traced: bool = False,
 ) -> Any:
     """Compute `attend` where no prepared launch was found. `asked`: receives a launch for later calls of this form, whose
-    tensors are q, k and v, followed by `sink_logits` (or None) and those of `tensors`; `traced`: whether q is
+    tensors are q, k and v, followed by `sink_logits` (or None), `gate` if given, and those of `tensors`; `traced`: whether q is
     (is_traced)."""
     if not isinstance(reference, bool):
         raise expected(TensorError, "reference", "True or False", reference)
@@ -298,6 +306,10 @@ def attend_anew(
         raise expected(TensorError, "allow_empty_rows", "True or False", allow_empty_rows)
     if significance is not None or significance_rows is not None:
         check_significance(q, significance, significance_rows, forest)
+        if gate is not None:
+            raise TensorError(
+                "gate: expected None beside significance; multiply the output by torch.sigmoid(gate) afterwards"
+            )
     weighed = {}
     if significance is not None:
         weighed = dict(significance=significance, significance_rows=significance_rows)
@@ -312,13 +324,23 @@ def attend_anew(
     if traced:
         from . import torch_attend as module
     else:
-        refuse_tangents(q, k, v, sink_logits, tensors)
-        if reference or needs_gradient(q, k, v, sink_logits, tensors):
+        refuse_tangents(q, k, v, sink_logits, tensors, gate)
+        if reference or needs_gradient(q, k, v, sink_logits, tensors, gate):
             from . import torch_gradients as module
         else:
             module = None
     if module is not None:
-        return module.attend(
+        if gate is not None:
+            from .torch_gates import check_gate, detached, gated, with_bits_of
+
+            check_gate(q, v, gate, out, traced)
+            if traced and numerics is not None:
+                raise TensorError(
+                    "numerics: expected None beside gate in compiled code, where PyTorch multiplies the rounded output; call "
+                    "attend outside of it"
+                )
+            asked = None  # A later call would not multiply.
+        results = module.attend(
             q,
             k,
             v,
@@ -345,6 +367,38 @@ def attend_anew(
             **of_gradients,
             **({} if asked is None else {"asked": asked}),
         )
+        if gate is None:
+            return results
+        results = gated(results, gate, return_lse)
+        if numerics is None or reference:
+            return results
+        plain = [detached(each) for each in (q, k, v, tensors, sink_logits, gate)]
+
+        def compute() -> Any:  # The bits of calls without gradients.
+            return attend_now(
+                *plain[:3],
+                causal,
+                window,
+                sink,
+                see,
+                softcap,
+                score,
+                plain[3],
+                plain[4],
+                scale,
+                kv_lengths,
+                cu_seqlens,
+                cu_seqlens_k,
+                layout,
+                False,
+                None,
+                forest,
+                allow_empty_rows,
+                numerics,
+                gate=plain[5],
+            )
+
+        return with_bits_of(results, compute, return_lse)
     return attend_now(
         q,
         k,
@@ -369,4 +423,5 @@ def attend_anew(
         numerics,
         **weighed,
         asked=asked,
+        gate=gate,
     )

@@ -54,7 +54,7 @@ class Call:
     """Whether a graph has captured the plan."""
     used: int = 0
 
-    def run(self, q: Any, k: Any, v: Any, views: list, out: Any, keep: list) -> Any:
+    def run(self, q: Any, k: Any, v: Any, views: list, out: Any, keep: list, gate: Any = None) -> Any:
         made = self.arrangement
         if self.gradient:
             _refuse_gradients(views)
@@ -63,6 +63,9 @@ class Call:
         if made.copies_q:
             q = contiguous(q, made.swapped)
             addresses[0] = view_of("q", q, self.stream, keep)[0]
+        if made.copies_gate:
+            copied = contiguous(gate, made.swapped)
+            addresses[self.names.index("gate")] = view_of("gate", copied, self.stream, keep)[0]
         if out is None:
             result = empty(q, made.shape, self.dtype)
             out = swap_axes(result) if made.swapped else result
@@ -97,23 +100,27 @@ class Call:
     def launch(self, given: tuple, results: Any) -> _attn.Launch | None:
         """Return the launch that repeats `run` for other tensors like `given` (q, k, v and the rest), whose results
         were `results`. None if `run` did more than to launch."""
-        if self.plan is None or self.worth is not None or self.arrangement.copies_q:
+        made = self.arrangement
+        if self.plan is None or self.worth is not None or made.copies_q or made.copies_gate:
             return None
-        made = results if self.return_lse else (results,)
-        likes = [form_of(tensor) for tensor in made]
+        results = results if self.return_lse else (results,)
+        likes = [form_of(tensor) for tensor in results]
         if any(like is None for like in likes):
             return None
         first = len(self.names)
+        given_places = [i for i, tensor in enumerate(given) if tensor is not None]
         return _attn.Launch(
             owner=self,
             plan=self.plan._native,
             lock=self.lock,
             clock=clock,
-            places=[place if place < first else place - first + len(given) for place in self.places],
+            places=[
+                given_places[place] if place < first else place - first + len(given) for place in self.places
+            ],
             nbytes=self.nbytes,
             strides=self.strides or (None,) * len(self.nbytes),
             likes=likes,
-            device=made[0].device,
+            device=results[0].device,
             kept=[],
             results=(len(given), len(given) + 1) if self.return_lse else len(given),
         )
@@ -210,10 +217,17 @@ def make_call(
     extras = {name: signature for name, (_, signature) in zip(options.names, views[3:], strict=True)}
     kernel = compile(spec, device=q.device)
     bindings = tensors_of(kernel.manifest)
+    if options.gate:
+        extras.pop("gate")  # arrange_gate has checked it.
     nbytes = {name: check(bindings[name], extras[name], {}, q.device) for name in extras if name in bindings}
     for name in ("q", "kv.k", "kv.v"):
         shape, lies = made.operands[name][1], made.strides.get(name)
         nbytes[name] = span(shape, lies, 2) if lies else 2 * math.prod(shape)
+    if options.gate:
+        line = made.shape if spec.gate == "elementwise" else made.shape[:-1]
+        lies = made.strides.get("gate")
+        rows_of_gate = (math.prod(made.shape[:-2]), *made.shape[-2:])
+        nbytes["gate"] = span(rows_of_gate, lies, 2) if lies else 2 * math.prod(line)
     nbytes["o"], nbytes["lse"] = 2 * math.prod(made.shape), 4 * math.prod(made.shape[:-1])
     worth = made.operands["kv.k"][1][:-1] if options.significance is not None else None
     nbytes["kv.significance"] = 4 * math.prod(worth or ())
@@ -247,6 +261,6 @@ def make_call(
         gradient=any(signature[5] for _, signature in views),
         names=(
             *"qkv",
-            *(name if name == "sink_logits" else f"tensors[{name!r}]" for name in options.names),
+            *(f"tensors[{name!r}]" if name in options.tables() else name for name in options.names),
         ),
     )

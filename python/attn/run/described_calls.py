@@ -16,7 +16,7 @@ from ..describe.spec import Spec
 from ..errors import SpecError, TensorError, closest, expected
 from ..memory.dtypes import DTYPES, no_floats
 from ..memory.views import Strided, is_traced, strided
-from .arrange import Arrangement, arrange
+from .arrange import Arrangement, arrange, arrange_gate
 
 
 class Options(NamedTuple):
@@ -37,6 +37,14 @@ class Options(NamedTuple):
     significance_rows: int | None = None
     allow_empty_rows: bool = False
     numerics: str | None = None
+    gate: bool = False
+    """Whether the tensor "gate" is the output's gate."""
+
+    def tables(self) -> tuple[str, ...]:
+        """Return the names of the tensors that a score function reads."""
+        return tuple(
+            name for name in self.names if name != "sink_logits" and not (self.gate and name == "gate")
+        )
 
 
 def as_bfloat16(signature: tuple) -> Strided:
@@ -71,6 +79,10 @@ def describe_call(
         see=None if options.allow_empty_rows else see,
     )
     _check_tables(options, views, rows=made.operands["q"][1][0])
+    gate = None
+    if options.gate:
+        _, signature = views[3 + options.names.index("gate")]
+        gate = arrange_gate(made, q, as_bfloat16(signature), options.layout)
     spec = Spec(
         q_heads=made.q_heads,
         kv_heads=made.kv_heads,
@@ -82,6 +94,7 @@ def describe_call(
         score=score,
         tensors=tensors if options.score is not None else None,
         sink_logits="sink_logits" in options.names,
+        gate=gate,
         scale=options.scale,
         return_lse=options.return_lse or options.significance is not None,
         significance=options.significance,
@@ -94,7 +107,7 @@ def describe_call(
 def _check_tables(options: Options, views: list, rows: int) -> None:
     for name, (_, signature) in zip(options.names, views[3:], strict=True):
         found = strided(signature)
-        if rows and name != "sink_logits" and 0 in found.shape:
+        if rows and name in options.tables() and 0 in found.shape:
             raise TensorError(
                 f"tensors[{name!r}]: expected at least 1 in each dimension, as the score function reads elements of it, "
                 f"got {found.text()}"
@@ -147,7 +160,7 @@ def score_of(options: Options) -> Score | None:
                 "softcap: expected None beside score, which can hold it: attn.math.softcap(s, cap)"
             )
         return trace(_softcap(options.softcap))
-    read = [name for name in options.names if name != "sink_logits"]
+    read = options.tables()
     if options.score is None and read:
         raise SpecError(f"tensors: expected a score function that reads {', '.join(read)}, got score=None")
     return options.score
@@ -159,7 +172,7 @@ def read_tensors(options: Options, views: list) -> tuple[tuple[str, tuple], ...]
     q = views[0][1][1]
     for name, (_, signature) in zip(options.names, views[3:], strict=True):
         found = strided(signature)
-        if name != "sink_logits" and found.dtype != "f32":
+        if name in options.tables() and found.dtype != "f32":
             raise TensorError(
                 f"tensors[{name!r}]: expected float32, got {found.text()}{no_floats(found.dtype)}"
             )
@@ -170,7 +183,7 @@ def read_tensors(options: Options, views: list) -> tuple[tuple[str, tuple], ...]
     shapes = {
         name: tuple(n if n == heads else f"{name}_{axis}" for axis, n in enumerate(signature[1]))
         for name, (_, signature) in zip(options.names, views[3:], strict=True)
-        if name != "sink_logits"
+        if name in options.tables()
     }
     return tensor_shapes(shapes, ("kv",))
 
@@ -189,6 +202,8 @@ def _softcap(cap: object) -> Callable:
 def _head_reader(options: Options, score: Score | None) -> str:
     if "sink_logits" in options.names:
         return "a logit per head"
+    if options.gate:
+        return "a gate"
     if options.significance is not None:
         return "significance"
     return "a score function that depends on the head" if score and score.uses("h") else ""

@@ -18,7 +18,7 @@ from ..describe.visibility import Visibility
 from ..errors import SpecError, expected
 from ..forks import make_guard
 from ..memory import devices
-from ..memory.readable import copy_unreadable
+from ..memory.readable import copy_misaligned, copy_unreadable
 from ..memory.tables import int32_array
 from ..memory.views import view_of
 from .calls import Call, make_call
@@ -56,6 +56,7 @@ def attend_now(
     significance: str | None = None,
     significance_rows: int | None = None,
     asked: Asked | None = None,
+    gate: Any = None,
 ) -> Any:
     """Compute `attn.attend` on tensors with memory; its arguments in its order. `asked`: receives a launch for later
     calls of this form."""
@@ -70,13 +71,23 @@ def attend_now(
     if sink_logits is not None:
         names += ("sink_logits",)
         views.append(view_of("sink_logits", sink_logits, stream, keep))
+    if gate is not None:
+        names += ("gate",)
+        view = view_of("gate", gate, stream, keep)
+        if (copied := copy_misaligned(gate, view[0])) is not None:
+            asked, gate, view = None, copied, view_of("gate", copied, stream, keep)
+        views.append(view)
     if tensors is not None:
         if not isinstance(tensors, Mapping):
             raise expected(SpecError, "tensors", "a dict of names and tensors", tensors)
+        if gate is not None and "gate" in tensors:
+            raise SpecError("tensors: expected another name than 'gate' beside gate=...")
         names += tuple(tensors)
         views += [view_of(f"tensors[{name!r}]", tensor, stream, keep) for name, tensor in tensors.items()]
     described = causal, window, sink, see, softcap, None, scale, layout, return_lse, names
-    options = Options(*described, significance, significance_rows, allow_empty_rows, numerics)
+    options = Options(
+        *described, significance, significance_rows, allow_empty_rows, numerics, gate is not None
+    )
     # Traced, to compare what the function does: a lambda is a new function in every call.
     if score is not None:
         options = options._replace(score=trace(score, read_tensors(options, views)))
@@ -106,7 +117,7 @@ def attend_now(
         with call.lock:
             if call.alive:
                 call.used = next(clock)
-                results = call.run(q, k, v, views, out, keep)
+                results = call.run(q, k, v, views, out, keep, gate)
                 break
     if asked is not None and out is None:
         asked.add(lambda: call.launch(asked.tensors, results))

@@ -251,7 +251,8 @@ class Kernel(Code):
         rows        "user": rows are in the batch's order of requests; "batch": in the plan's own order
                     (PagedCache.batch(...).user_row), which saves copying q and out if the orders differ
         stream      a torch.cuda.Stream or a CUstream as int; by default PyTorch's current one
-        tensors     other tensors of the description, by name: sinks, biases
+        tensors     other tensors of the description, by name: sink_logits, biases, and a gate, [rows, q_heads, value_dim] or
+                    [rows, q_heads] of q's dtype
 
         With two attentions in the description it returns (out, lse, first_out, first_lse). When autograd records,
         gradients pass through packed and dense operands; `out` and `lse` are then made here. Neither waits nor, if
@@ -508,7 +509,10 @@ class Kernel(Code):
             if results.get(binding.name) is not None:
                 address, signature = view_of(binding.name, results[binding.name], 0, keep)
                 nbytes = check(binding, signature, plan._sizes, self.device)
-                self._refuse_overlaps(binding.name, address, nbytes, q, operands, plan, keep)
+                gate = named.get("gate") if self._has_gate else None
+                self._refuse_overlaps(binding.name, address, nbytes, q, operands, plan, keep, gate)
+        if self._has_gate and "gate" in named:
+            named["gate"] = plan._order.gather(named["gate"])
         want_lse = return_lse or lse is not None
         results = self.run(
             plan._order.gather(q), *operands, plan=plan, rows="batch", return_lse=want_lse, **named
@@ -524,7 +528,7 @@ class Kernel(Code):
         results = (out, lse, *worth) if return_lse else (out, *worth)
         return results if len(results) > 1 else out
 
-    def _refuse_overlaps(self, name, address, nbytes, q, operands, plan, keep) -> None:
+    def _refuse_overlaps(self, name, address, nbytes, q, operands, plan, keep, gate=None) -> None:
         """Raise a TensorError for results that overlap inputs, as a run in the batch's own order does
         (PlannedBatch.cc)."""
         views = [view_of("q", q, 0, keep)]
@@ -532,7 +536,11 @@ class Kernel(Code):
             views += of_layer(plan)
         else:
             self._view_operands(operands, views, 0, keep)
-        for other, (begin, signature) in zip(("q", *self._own), views, strict=True):
+        names = ["q", *self._own]
+        if gate is not None:
+            names.append("gate")
+            views.append(view_of("gate", gate, 0, keep))
+        for other, (begin, signature) in zip(names, views, strict=True):
             if signature == NOTHING[1]:
                 continue
             size = check(self._tensors[other], signature, plan._sizes, self.device)

@@ -93,6 +93,9 @@ class Sampler:
             self.tensors["classes"] = self.classes.astype(numpy.int32)
         if spec.sink_logits:
             self.tensors["sink_logits"] = self._normal("sink_logits", (spec.q_heads,), "float32")
+        if spec.gate is not None:
+            shape = (rows, spec.q_heads, *([spec.value_dim] if spec.gate == "elementwise" else []))
+            self.tensors["gate"] = self._normal("gate", shape, spec.dtype, amplitude=2.0)
         for name, shape in spec.tensors:
             extents = tuple(self._extent(name, extent) for extent in shape)
             # Small numbers: a slope times thousands of tokens must leave the scores usable.

@@ -102,6 +102,11 @@ def _problem_of(kernel: Any, plan: Any) -> Problem:
     for argument in kernel.manifest["arguments"]:
         if argument["role"] == "classes":
             raise TensorError("classes: head classes have no gradients")
+        if argument["role"] == "gate":
+            raise TensorError(
+                "gate: a description with a gate has no gradients; describe it without, and multiply the output by "
+                "torch.sigmoid(gate), as attn.attend(gate=...) does"
+            )
         if argument["role"] != "kv":
             continue
         if argument["store"] == "paged":

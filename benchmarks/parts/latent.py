@@ -3,7 +3,8 @@
 
 Decoding over pages of 576 features, of which the first 512 are the values: one latent head, 128 query heads or 16 (a
 share of eight GPUs), 1 or 2 rows a sequence. FlashInfer's wrapper for MLA reads copies of the same numbers, latents
-and rotated features apart. The figures are bytes of latents per second, beside copying, and TFLOP/s.
+and rotated features apart. The figures are bytes of latents per second, beside copying, and TFLOP/s. With 16 heads, latents
+in e4m3 with a scale of the tensor are timed beside the same numbers in bf16.
 """
 
 from dataclasses import dataclass
@@ -12,8 +13,10 @@ from measuring.described import Described
 
 LATENT, ROTATED, PAGE = 512, 64, 64
 SCALE = (128 + 64) ** -0.5  # The expanded form has 128 features without a position, and 64 rotated ones.
+BF16 = "bf16"
 DIFFERENCE = 0.03  # The most from the definition in bf16, as a share of the largest number of a row and head.
 SHARE, TFLOPS, TFLOPS_AT = 0.85, 600, (128, 128, 8192)  # Bars: of copying with 16 heads; at one point.
+OVER_BF16 = 1.6  # Bar of latents in e4m3.
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class LatentPoint(Described):
     tokens: int
     q_heads: int
     rows: int = 1
+    e4m3: bool = False
     device: str = "cuda"
 
     part = "mla"
@@ -29,10 +33,10 @@ class LatentPoint(Described):
     @property
     def name(self):
         rows = f", {self.rows} rows each" if self.rows > 1 else ""
-        return f"{self.q_heads} heads, {self.batch} x {self.tokens}{rows}"
+        return f"{self.q_heads} heads, {self.batch} x {self.tokens}{rows}{', e4m3' if self.e4m3 else ''}"
 
     def latent_bytes(self):
-        return self.batch * self.tokens * (LATENT + ROTATED) * 2
+        return self.batch * self.tokens * (LATENT + ROTATED) * (1 if self.e4m3 else 2)
 
     def flops(self):
         pairs = self.batch * (self.rows * self.tokens - self.rows * (self.rows - 1) // 2)
@@ -47,7 +51,8 @@ def latent_points(quick):
     shapes = ((128, 4096), (128, 8192), (32, 8192), (1, 65536))
     points = [LatentPoint(batch, tokens, heads) for heads in (128, 16) for batch, tokens in shapes]
     points.append(LatentPoint(128, 8192, 128, rows=2))
-    return [points[1], points[5]] if quick else points
+    points += [LatentPoint(batch, tokens, 16, e4m3=True) for batch, tokens in shapes]
+    return [points[1], points[5], points[10]] if quick else points
 
 
 class Latents:
@@ -63,7 +68,10 @@ class Latents:
 
         each = -(-point.tokens // PAGE)
         self.q = normal(point.batch * point.rows, point.q_heads, LATENT + ROTATED)
-        self.pages = normal(point.batch * each, PAGE, 1, LATENT + ROTATED)
+        self.pages, self.codes = normal(point.batch * each, PAGE, 1, LATENT + ROTATED), None
+        if point.e4m3:
+            self.codes = self.pages.to(torch.float8_e4m3fn)
+            self.pages = self.codes.bfloat16()
         order = torch.randperm(point.batch * each, generator=torch.Generator().manual_seed(1))
         self.table = order.to(torch.int32).reshape(point.batch, each)
 
@@ -80,18 +88,20 @@ class Latents:
         return torch.einsum("rht,td->rhd", weights, latents[:, :LATENT])
 
 
-def attn_side(torch, given):
-    """Return attn's run, a function that returns a run to record, its output, and facts about the run."""
+def attn_side(torch, given, codes=None):
+    """Return attn's run over bf16 or over codes, a function that returns a run to record, its output, and facts about it."""
     from measuring.report import import_attn
 
     attn, point = import_attn(), given.point
-    store = attn.Paged(page_size=PAGE, value=attn.first(LATENT))
+    format = {} if codes is None else {"key": "fp8_e4m3", "key_scales": "tensor"}
+    store = attn.Paged(page_size=PAGE, value=attn.first(LATENT), **format)
+    operands = (given.pages,) if codes is None else (codes, given.q.new_ones(1, dtype=torch.float32))
     sizes = dict(q_heads=point.q_heads, kv_heads=1, head_dim=LATENT + ROTATED, dtype="bfloat16")
     spec = attn.Spec(**sizes, kv=[store], see=attn.causal(), scale=SCALE)
     kernel = attn.compile(spec, device=point.device)
     batch = {
         "q": given.q,
-        "kv.k_pages": given.pages,
+        **dict(zip(("kv.k_pages", "kv.k_scales"), operands, strict=False)),
         "q_start": torch.arange(0, len(given.q) + 1, point.rows, dtype=torch.int32).numpy(),
         "kv.lengths": torch.full((point.batch,), point.tokens, dtype=torch.int32).numpy(),
         "kv.block_table": given.table.numpy(),
@@ -103,7 +113,7 @@ def attn_side(torch, given):
     about = {"kernel": name, "blocks": stats["blocks"], "cuts": stats["cuts"], "balance": stats["balance"]}
 
     def run_of(plan):
-        return lambda: kernel.run(given.q, (given.pages,), plan, out=out)
+        return lambda: kernel.run(given.q, operands, plan, out=out)
 
     def record():
         fixed = kernel.plan(batch)
@@ -157,28 +167,33 @@ def measure_latent(point, bench):
     """Measure a point; returns its row of the file."""
     torch, timer = bench.contest.torch, bench.contest.timer
     given, declined = Latents(torch, point), {}
-    run, record, out, about = attn_side(torch, given)
+    run, record, out, about = attn_side(torch, given, given.codes)
     run()
     found = distance(out, given)
     if not found <= DIFFERENCE:
         raise RuntimeError(f"{point.key}: {found:.3f} from the definition")
-    runs = {"attn": run}
-    try:
-        peer, theirs = flashinfer_side(torch, given)
-        peer()
-        if not distance(theirs, given) <= DIFFERENCE:
-            raise RuntimeError("a wrong result")
-        runs["flashinfer"] = peer
-    except Exception as error:  # Not installed, or no kernel for this GPU.
-        declined["flashinfer"] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    runs, records = {"attn": run}, {"attn": record}
+    if point.e4m3:
+        runs[BF16], records[BF16], *_ = attn_side(torch, given)
+    else:
+        try:
+            peer, theirs = flashinfer_side(torch, given)
+            peer()
+            if not distance(theirs, given) <= DIFFERENCE:
+                raise RuntimeError("a wrong result")
+            runs["flashinfer"] = peer
+        except Exception as error:  # Not installed, or no kernel for this GPU.
+            text = str(error).splitlines()[0] if str(error) else ""
+            declined["flashinfer"] = f"{type(error).__name__}: {text}"
     alone = timer.alone(runs)
     sustained = timer.sustained(
-        runs, alone, lambda name: record() if name == "attn" else runs[name], declined
+        runs, alone, lambda name: records[name]() if name in records else runs[name], declined
     )
     declined = {name: str(error) for name, error in declined.items()}
     ours, seconds = alone["attn"], alone["attn"] / 1e3
-    peers = {name: ms for name, ms in alone.items() if name != "attn"}
-    return {
+    peers = {name: ms for name, ms in alone.items() if name not in records}
+    bf16 = {"bf16_ms": alone[BF16], "over_bf16": alone[BF16] / ours} if point.e4m3 else {}
+    return bf16 | {
         "key": point.key,
         "part": point.part,
         "name": point.name,
@@ -201,6 +216,8 @@ def latent_line(row):
     """Format a row as text."""
     text = f"  {row['name']:<32}{row['attn']['run_ms']:>9.4f} ms{row['tflops']:>7.0f} TFLOP/s"
     text += f"{row['bytes_per_second'] / 1e9:>7.0f} GB/s{row['copy_share']:>6.2f} of copy"
+    if "over_bf16" in row:
+        text += f"  x{row['over_bf16']:.2f} of bf16"
     return text + "".join(
         f"  {name} x{ms / row['attn']['run_ms']:.3f}" for name, ms in row["peers_ms"].items()
     )
@@ -211,7 +228,9 @@ def latent_bars(row):
     found = []
     if row["peers_ms"]:
         found.append(("as fast as FlashInfer", row["ratio_to_best_peer"] >= 1))
-    if row["q_heads"] == 16 and row["rows"] == 1:
+    if "over_bf16" in row:
+        found.append((f"{OVER_BF16} times as fast as bf16", row["over_bf16"] >= OVER_BF16))
+    elif row["q_heads"] == 16 and row["rows"] == 1:
         found.append((f"{SHARE:.2f} of copying", row["copy_share"] >= SHARE))
     if tuple(row["shape"]) == TFLOPS_AT and row["rows"] == 1:
         found.append((f"{TFLOPS} TFLOP/s", row["tflops"] >= TFLOPS))

@@ -84,10 +84,11 @@ def latent_bench():
 
 def test_latent_points():
     points = PARTS["mla"](False)
-    assert len({point.key for point in points}) == len(points) == 9 and len(PARTS["mla"](True)) == 2
+    assert len({point.key for point in points}) == len(points) == 13 and len(PARTS["mla"](True)) == 3
     assert Clock.work(points[0]) == points[0].seconds() and "latent" in heading(points[0])
     assert points[1].latent_bytes() == 128 * 8192 * 1152
     assert points[1].flops() == 2 * 128 * 8192 * 128 * 1088
+    assert points[10].latent_bytes() == 128 * 8192 * 576 and "e4m3" in points[10].name
 
 
 def test_tiny_latents():
@@ -98,6 +99,12 @@ def test_tiny_latents():
     assert bars(row, {}) == []
     share = row | {"q_heads": 16, "rows": 1, "copy_share": 0.9}
     assert bars(share, {}) == [("0.85 of copying", True)]
+
+
+def test_tiny_latents_in_e4m3():
+    row = measure_latent(LatentPoint(2, 70, 16, e4m3=True, device="host"), latent_bench())
+    assert row["difference"] < latent.DIFFERENCE and row["over_bf16"] == 1.0 and not row["peers_ms"]
+    assert "x1.00 of bf16" in latent_line(row) and bars(row, {}) == [("1.6 times as fast as bf16", False)]
 
 
 def test_wrong_latents_are_not_timed(monkeypatch):

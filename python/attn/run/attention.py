@@ -331,7 +331,7 @@ def attend_anew(
             module = None
     if module is not None:
         if gate is not None:
-            from .torch_gates import check_gate, detached, gated, with_bits_of
+            from .torch_rules import check_gate, detached, gated, with_bits_of
 
             check_gate(q, v, gate, out, traced)
             if traced and numerics is not None:
@@ -372,19 +372,21 @@ def attend_anew(
         results = gated(results, gate, return_lse)
         if numerics is None or reference:
             return results
-        plain = [detached(each) for each in (q, k, v, tensors, sink_logits, gate)]
+        q, k, v, tensors, sink_logits, gate = map(detached, (q, k, v, tensors, sink_logits, gate))
 
         def compute() -> Any:  # The bits of calls without gradients.
             return attend_now(
-                *plain[:3],
+                q,
+                k,
+                v,
                 causal,
                 window,
                 sink,
                 see,
                 softcap,
                 score,
-                plain[3],
-                plain[4],
+                tensors,
+                sink_logits,
                 scale,
                 kv_lengths,
                 cu_seqlens,
@@ -395,7 +397,7 @@ def attend_anew(
                 forest,
                 allow_empty_rows,
                 numerics,
-                gate=plain[5],
+                gate=gate,
             )
 
         return with_bits_of(results, compute, return_lse)

@@ -1,9 +1,9 @@
 //===- ExpandOnLanes.cpp - Online operations on one row -------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "AttnToTile/Kernel/Gate.h"
 #include "AttnToTile/Kernel/Log2.h"
 #include "AttnToTile/Kernel/PlanAccess.h"
 #include "AttnToTile/Kernel/RowFold.h"
+#include "Gate.h"
 #include "OnlineModels.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"

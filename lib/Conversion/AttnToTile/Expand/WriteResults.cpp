@@ -1,8 +1,8 @@
 //===- WriteResults.cpp - Outputs and LSEs of sixteen rows leave a kernel --===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "AttnToTile/Kernel/Gate.h"
 #include "AttnToTile/Stage/StoreRows.h"
 #include "Expansion.h"
+#include "Gate.h"
 
 using namespace mlir;
 using namespace mlir::attn;

@@ -1,9 +1,9 @@
 //===- Gate.h - Outputs times the sigmoid of a gate ------------*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#ifndef ATTN_CONVERSION_ATTNTOTILE_KERNEL_GATE_H
-#define ATTN_CONVERSION_ATTNTOTILE_KERNEL_GATE_H
+#ifndef ATTN_CONVERSION_ATTNTOTILE_EXPAND_GATE_H
+#define ATTN_CONVERSION_ATTNTOTILE_EXPAND_GATE_H
 
-#include "Log2.h"
+#include "AttnToTile/Kernel/Log2.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 

@@ -52,7 +52,8 @@ bool ScheduleModel::alignsTiles(int64_t keys) const {
 /// panel.
 int64_t ScheduleModel::valueBoxesOf(ArrayRef<int64_t> copies, int64_t keys) const {
   int64_t boxes = 0;
-  if (shape.areLatent()) // they lie in the tile of the keys
+  // Latent values lie in the tile of the keys; of sliced values a warpgroup reads some columns.
+  if (shape.areLatent() || shape.valueSlices() > 1)
     return 0;
   for (int64_t lines : copies) {
     if (lines == ScheduleAttr::gathered || lines % mmaTokens != 0 || lines == keys ||

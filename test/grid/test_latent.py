@@ -90,6 +90,7 @@ def test_long_heads(dims):
     )
     assert attn.check(described, batch=2, q_len=1, kv_len=(20, 70)).right
     assert attn.check(described, batch=1, q_len=40, kv_len=50, schedule="mma", target="sm_80").right
+    assert attn.check(described, batch=2, q_len=40, kv_len=(50, 90)).right
 
 
 def test_a_prefix_in_an_operand_of_its_own():

@@ -67,7 +67,7 @@ def test_head_dims(dim, gate, schedule, target):
     assert_right(attn.check(spec, target=target, schedule=schedule, batch=2, q_len=(1, 70), kv_len=(70, 150)))
 
 
-@pytest.mark.parametrize("dims", [(192, 128), (64, 32), (64, 8), (40, 24)])
+@pytest.mark.parametrize("dims", [(192, 128), (64, 32), (64, 8), (40, 24), (576, 512), (512, 512)])
 @pytest.mark.parametrize("rows", [1, 66])
 def test_values_of_other_dims(dims, rows):
     spec = described(head_dim=dims[0], value_dim=dims[1], q_heads=4, kv_heads=1, gate="elementwise")

@@ -81,7 +81,8 @@ static SmallVector<Value> foldStored(LaneExpansion &e, Value number, Value lse, 
                                      ValueRange before) {
   KernelBuilder &b = e.b;
   auto loop = scf::ForOp::create(b, b.i32(0), count, b.i32(1), before);
-  tile::unrollAttr.set(loop, b.getI64IntegerAttr(e.partsAtOnce));
+  // Factors are in registers beside the parts.
+  tile::unrollAttr.set(loop, b.getI64IntegerAttr(std::max<int64_t>(e.partsAtOnce / 2, 1)));
   OpBuilder::InsertionGuard inner(b);
   b.setInsertionPointToStart(loop.getBody());
   Value which = loop.getInductionVar();

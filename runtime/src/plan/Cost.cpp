@@ -90,7 +90,8 @@ double mergeWaveRows(const Manifest &m, const GpuModel &gpu) {
   if (!launch)
     return 0;
   const KernelInfo &kernel = m.kernels[static_cast<size_t>(launch->kernels.front())];
-  return static_cast<double>(gpu.multiprocessors) * kernel.blocksPerSM * kernel.warps * kernel.rowsPerWarp;
+  return static_cast<double>(gpu.multiprocessors) * kernel.blocksPerSM * kernel.warps * kernel.rowsPerWarp /
+         kernel.pieces;
 }
 
 double mergeSecondsOf(const Manifest &m) {

@@ -13,11 +13,19 @@ using namespace mlir::attn;
 using namespace mlir::tile;
 
 LaneExpansion::LaneExpansion(StateType type, func::FuncOp kernel)
-    : b(kernel), dim(type.getValueDim()), partsAtOnce(tile::mergeScheduleAttr.get(kernel).getParts()) {
+    : b(kernel), dim(type.getValueDim()), partsAtOnce(tile::mergeScheduleAttr.get(kernel).getParts()),
+      slices(tile::mergeScheduleAttr.get(kernel).getSlices()) {
   b.setInsertionPointToStart(&kernel.front());
   lane = LaneIdOp::create(b, b.getI32Type());
+  leads = b.compare(arith::CmpIPredicate::eq, lane, b.i32(0));
+  Value first = b.mul(lane, b.i32(4));
+  if (slices > 1) { // a block has whole rows
+    Value slice = b.rem(WarpIdOp::create(b, b.getI32Type()), slices);
+    leads = arith::AndIOp::create(b, leads, b.compare(arith::CmpIPredicate::eq, slice, b.i32(0)));
+    first = b.add(first, b.mul(slice, b.i32(chunks() * 128)));
+  }
   for (int64_t chunk = 0; chunk < chunks(); ++chunk) {
-    columns.push_back(b.add(b.mul(lane, b.i32(4)), b.i32(chunk * 128)));
+    columns.push_back(b.add(first, b.i32(chunk * 128)));
     wideColumns.push_back(b.wide(columns.back()));
   }
 }
@@ -211,7 +219,7 @@ LogicalResult mlir::attn::expandOnLanes(WriteOp write, LaneExpansion &e) {
     writeChunk();
   }
   if (Value lse = write.getLse()) {
-    auto once = scf::IfOp::create(b, b.compare(arith::CmpIPredicate::eq, e.lane, b.i32(0)));
+    auto once = scf::IfOp::create(b, e.leads);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(once.thenYield());
     tile::WriteOp::create(b, piecesOf(lse)[0], b.buffer("lse", b.getF32Type()), row);

@@ -198,21 +198,23 @@ private:
   Value exchangeMemory();
 };
 
-/// The form of a warp with one row, of which a lane has four adjacent columns of each 128. The pieces of a
-/// state are maximum, sum and columns. Those of stored states are the number of this lane's state and the
-/// count of states; those of an output its columns; that of an LSE a number.
+/// The form of a warp with one row, or a slice of its columns, of which a lane has four adjacent ones of each
+/// 128. The pieces of a state are maximum, sum and columns. Those of stored states are the number of this
+/// lane's state and the count of states; those of an output its columns; that of an LSE a number.
 struct LaneExpansion {
   LaneExpansion(StateType type, func::FuncOp kernel);
 
-  int64_t chunks() const { return llvm::divideCeil(dim, 128); }
-  /// Whether a chunk has lanes without columns.
-  bool isRagged(int64_t chunk) const { return (chunk + 1) * 128 > dim; }
+  int64_t chunks() const { return llvm::divideCeil(dim, 128 * slices); }
+  /// Whether a chunk has lanes without columns, in some slice.
+  bool isRagged(int64_t chunk) const { return ((slices - 1) * chunks() + chunk + 1) * 128 > dim; }
   static unsigned invariants(Type) { return 0; }
 
   KernelBuilder b;
   int64_t dim;
   int64_t partsAtOnce; ///< stored states that are read before the first is used
+  int64_t slices;      ///< warps that share a row
   Value lane;
+  Value leads;                             ///< whether this lane writes the row's LSE
   SmallVector<Value> columns, wideColumns; ///< this lane's first column of each chunk, also as i64
 };
 

@@ -89,7 +89,7 @@ void mlir::attn::walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &
                  {}};
   KernelBuilder &b = walk.b;
   auto schedule = tile::mergeScheduleAttr.get(kernel);
-  int64_t warps = schedule.getWarps();
+  const int64_t warps = schedule.getWarps(), slices = schedule.getSlices(), rowsOfBlock = warps / slices;
   b.setInsertionPointToEnd(&kernel.front());
   Type i32 = b.getI32Type(), f32 = b.getF32Type();
   b.buffer("o", output.getElementType());
@@ -106,8 +106,8 @@ void mlir::attn::walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &
   walk.count = b.read(walk.starts, b.i64(0));
   Value warp = WarpIdOp::create(b, i32);
   walk.lane = LaneIdOp::create(b, i32);
-  Value first = b.add(b.mul(BlockIdOp::create(b, i32), b.i32(warps)), warp);
-  Value step = b.mul(BlockCountOp::create(b, i32), b.i32(warps));
+  Value first = b.add(b.mul(BlockIdOp::create(b, i32), b.i32(rowsOfBlock)), b.div(warp, slices));
+  Value step = b.mul(BlockCountOp::create(b, i32), b.i32(rowsOfBlock));
   SmallVector<Value> ofFirst = walk.planOf(first);
   WaitPreviousOp::create(b); // by all threads, even without a row: the next launch relies on it
   auto rows = scf::ForOp::create(b, first, walk.count, step, ofFirst);
@@ -127,6 +127,7 @@ void mlir::attn::walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &
   setLaunch(kernel,
             {.role = ::attn::rt::KernelInfo::Role::Merge,
              .rowsPerWarp = 1,
+             .pieces = static_cast<int>(slices),
              .launch = {.grid = PlanArray::MergeRows, .onlyIfFilled = true, .overlapsPrevious = true}});
   b.finish(warps * 32);
 }

@@ -131,7 +131,8 @@ LogicalResult ScheduleAttr::verify(EmitError emitError, ScheduleKind kind, int64
   return success();
 }
 
-LogicalResult MergeScheduleAttr::verify(EmitError emitError, int64_t warps, int64_t blocks, int64_t parts) {
+LogicalResult MergeScheduleAttr::verify(EmitError emitError, int64_t warps, int64_t blocks, int64_t parts,
+                                        int64_t slices) {
   if (warps < 1 || warps > 32)
     return emitError() << "expected 1 to 32 warps, got " << warps;
   if (blocks < 1 || blocks > 32)
@@ -140,5 +141,7 @@ LogicalResult MergeScheduleAttr::verify(EmitError emitError, int64_t warps, int6
   if (parts < 1 || parts > 32 || !llvm::isPowerOf2_64(parts))
     return emitError() << "expected a power of two up to 32 as the parts that are read at once, got "
                        << parts;
+  if (slices < 1 || warps % slices != 0)
+    return emitError() << "expected slices that divide the " << warps << " warps, got " << slices;
   return success();
 }

@@ -4,6 +4,7 @@
 
 !query = tensor<?x8x64xbf16>
 #merge = #tile.merge_schedule<warps = 4, blocks = 5, parts = 16>
+#sliced = #tile.merge_schedule<warps = 4, blocks = 5, parts = 16, slices = 2>
 !state = !attn.state<heads = 8, value_dim = 64>
 
 gpu.module @kernels {
@@ -14,6 +15,12 @@ gpu.module @kernels {
   }
 
   func.func @lets(%q: !query {attn.name = "q"}) -> (!query, tensor<?x8xf32>) attributes {attn.starts_next, tile.merge_schedule = #merge} {
+    %s = attn.parts %q kv_heads 2 : !query -> !state
+    %o, %lse = attn.finish %s : !state -> !query, tensor<?x8xf32>
+    return %o, %lse : !query, tensor<?x8xf32>
+  }
+
+  func.func @shares(%q: !query {attn.name = "q"}) -> (!query, tensor<?x8xf32>) attributes {tile.merge_schedule = #sliced} {
     %s = attn.parts %q kv_heads 2 : !query -> !state
     %o, %lse = attn.finish %s : !state -> !query, tensor<?x8xf32>
     return %o, %lse : !query, tensor<?x8xf32>
@@ -48,3 +55,11 @@ gpu.module @kernels {
 // CHECK: tile.start_next
 // CHECK: tile.read_range
 // CHECK: {{^    }}tile.wait_previous
+
+// Two neighbouring warps share a row: a block has two, and a launch twice as many warps as rows.
+// CHECK: func.func @shares(
+// CHECK-SAME: pieces = 2 : i32
+// CHECK: %[[BLOCK:.*]] = tile.block_id
+// CHECK: %[[ROWS:.*]] = arith.muli %[[BLOCK]], %c2_i32
+// CHECK: %[[OF_WARP:.*]] = arith.divui %{{.*}}, %c2_i32
+// CHECK: arith.addi %[[ROWS]], %[[OF_WARP]]

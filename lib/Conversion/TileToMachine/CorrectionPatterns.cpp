@@ -11,6 +11,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 using namespace mlir::tile;
@@ -95,6 +96,14 @@ std::pair<Value, Value> asTwoFloats(Emitter &e, Type element, Value two) {
           asFloat(e.band(two, int32_t(0xffff0000)))};
 }
 
+/// The larger of a magnitude and that of a number, if it is finite: an infinity stays one in its own row.
+Value largerFinite(Emitter &e, Value largest, Value number) {
+  Value magnitude = LLVM::FAbsOp::create(e.b, e.loc, number);
+  Value infinity = e.f32(std::numeric_limits<double>::infinity());
+  Value finite = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OLT, magnitude, infinity);
+  return e.fmax(largest, e.select(finite, magnitude, e.f32(0)));
+}
+
 /// The largest magnitude of a warp's lanes.
 Value largestOfWarp(Emitter &e, Value largest) {
   for (int64_t lanes = 16; lanes > 0; lanes /= 2)
@@ -123,7 +132,7 @@ struct NarrowPattern : TilePattern<NarrowOp> {
     for (Value two : adaptor.getSource()) {
       auto [low, high] = numbers.emplace_back(asTwoFloats(e, op.getSource().getType().getElement(), two));
       for (Value number : {low, high})
-        largest = e.fmax(largest, LLVM::FAbsOp::create(e.b, e.loc, number));
+        largest = largerFinite(e, largest, number);
     }
     auto [scale, factor] = powersFor(e, largestOfWarp(e, largest));
     SmallVector<Value> registers;
@@ -186,7 +195,7 @@ private:
                                     at.sharedAt(memory, at.add(offset, at.mul(at.lanes.lane, chunk)));
                                 for (auto [low, high] : load(at, tile.getElement(), from))
                                   for (Value number : {low, high})
-                                    largest = at.fmax(largest, LLVM::FAbsOp::create(builder, loc, number));
+                                    largest = largerFinite(at, largest, number);
                                 scf::YieldOp::create(builder, loc, largest);
                               })
         .getResult(0);

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from ..describe.stores import first as first_features
 from ..errors import PlanError, TensorError, expected
 from ..memory.formats import check_latent_key
-from .transformers_config import CACHE
+from .transformers_config import CACHE, check_formats
 
 
 class _Calls(threading.local):
@@ -126,19 +126,19 @@ def check_latent(config: Any, latent: bool | None, formats: dict[str, object]) -
 def latent_formats(config: Any, formats: dict[str, object]) -> dict[str, object]:
     """Return the formats of a cache of latents, of which values are a part. PlanError for formats that it cannot have."""
     features = config.kv_lora_rank
+    check_formats({name: given for name, given in formats.items() if name != "key_scales"})
     for name, given in formats.items():
         if name not in ("key", "key_scales") and given is not None:
             raise expected(
                 PlanError, name, "None for a cache of latents, whose values are a part of keys", given
             )
+    scales = formats.get("key_scales")
     if (key := formats.get("key")) is None:
+        if scales is not None:
+            raise expected(PlanError, "key_scales", "None without key", scales)
         return {"value": first_features(features)}
     check_latent_key("key", key, features, PlanError)
-    return {
-        "key": key,
-        "key_scales": formats.get("key_scales") or "tensor",
-        "value": first_features(features),
-    }
+    return {"key": key, "key_scales": scales or "tensor", "value": first_features(features)}
 
 
 def note_layer(layer: Any) -> None:

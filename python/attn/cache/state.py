@@ -151,6 +151,9 @@ class CacheState(Uncopied):
             check_latent_key("key", formats["key"][0], dims[1], PlanError)
             formats = formats | {"value": (None, *rest)}
         key, of_value = self._read_formats(formats, dims)
+        if latent and not key.is_plain and key.per not in ("tensor", "head") and head_dim > 256:
+            legal = "'tensor' or 'head' for lines of more than 256 features"
+            raise expected(PlanError, "key_scales", legal, key.per or "token", nearest="tensor")
         return Stored(kv_heads, *dims, key, key if latent else of_value, latent)
 
     def _read_formats(self, given: dict[str, tuple], dims: tuple[int, int]) -> list[Format]:

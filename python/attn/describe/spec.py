@@ -105,6 +105,10 @@ class Spec:
         put("see", None)  # It belongs to the operands now, so that equal descriptions are equal.
         put("sink_logits", checks.boolean("sink_logits", self.sink_logits))
         checks.gate(self.gate)
+        if self.gate is not None and any(store.name == "gate" for store in self.operands):
+            raise SpecError(
+                "kv: expected another name than 'gate' beside gate=..., whose tensor is called so"
+            )
         put("return_lse", checks.boolean("return_lse", self.return_lse))
         put("device_plan", checks.boolean("device_plan", self.device_plan))
         checks.numerics(self.numerics)

@@ -7,6 +7,8 @@ A pool is any view `[pages, page_size, heads, dim]` whose features are contiguou
 from __future__ import annotations
 
 import functools
+import math
+import numbers
 
 import torch
 from torch import Tensor
@@ -145,12 +147,15 @@ def _shape_of(
 
 def scale_of(name: str, scale: Tensor | float, device: torch.device) -> Tensor:
     """Return the scale of a pool in memory of its device: that of "k" or "v", or with "" of both. TensorError."""
+    argument = f"{name}_scale".lstrip("_")
     if not isinstance(scale, Tensor):
+        if not isinstance(scale, numbers.Real) or not 0 < scale < math.inf:
+            raise expected(
+                TensorError, argument, f"a number above 0, or float32 [1] on {device}", scale, nearest=1.0
+            )
         return torch.full((1,), float(scale), dtype=torch.float32, device=device)
     if scale.dtype is not torch.float32 or scale.numel() != 1 or scale.device != device:
-        raise expected(
-            TensorError, f"{name}_scale".lstrip("_"), f"a number, or float32 [1] on {device}", scale
-        )
+        raise expected(TensorError, argument, f"a number, or float32 [1] on {device}", scale)
     return scale
 
 

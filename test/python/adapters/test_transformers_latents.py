@@ -212,6 +212,8 @@ def test_refusals():
             {"key": "fp8", "value": "fp8"},
             "value: expected None for a cache of latents, whose values are a part of keys",
         ),
+        ({"key_scales": "tensor"}, "key_scales: expected None without key, got 'tensor'"),
+        ({"bogus": None}, "expected one of key, .*, got 'bogus'"),
     ):
         with pytest.raises(attn.PlanError, match=message):
             paged(model, latent=True, **formats)

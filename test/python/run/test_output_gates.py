@@ -211,9 +211,9 @@ def test_device_plans(gate, numerics):
 
 
 @pytest.mark.parametrize("gate", GATES)
-@pytest.mark.parametrize("tokens", [3000, 5000])
+@pytest.mark.parametrize("tokens", [5000, 9000])
 def test_a_row_has_its_bits_in_prompts_and_in_steps(gate, tokens):
-    """Parts of 2,048 tokens are merged by another kernel in steps, and folded in memory in prompts."""
+    """Parts of 4,096 tokens are merged by another kernel in steps, and folded in memory in prompts."""
     spec = described(q_heads=4, gate=gate, numerics="row", kv=[attn.Packed()], dtype="float16")
     kernel = attn.compile(spec, device="host")
     tensors = attn.sample(spec, batch=1, q_len=40, kv_len=tokens)
@@ -440,6 +440,7 @@ def test_the_reference_takes_a_gate():
             {"gate": "headwise", "score": lambda s, h, qi, ki, gate: s + gate[h], "tensors": {"gate": (6,)}},
             "tensors: expected another name than 'gate'",
         ),
+        ({"gate": "headwise", "kv": [attn.Packed(name="gate")]}, "kv: expected another name than 'gate'"),
     ],
 )
 def test_descriptions_are_refused(given, message):

@@ -96,6 +96,9 @@ def test_pools_in_8_bits(dims, prepares):
         attn.TensorError, match=r"scale: expected a number or float32 \[1\] beside pages of float8_e4m3fn"
     ):
         write_latents(pool, latents, slots, value_dim=value, **options)
+    for wrong in (0.0, -1.0, float("nan"), "a"):
+        with pytest.raises(attn.TensorError, match="scale: expected a number above 0, or float32"):
+            write_latents(pool, latents, slots, value_dim=value, scale=wrong, **options)
     store = attn.Paged(page_size=PAGE, key="fp8_e4m3", key_scales="tensor", value=attn.first(value))
     given = dict(q_heads=4, kv_heads=1, head_dim=dim, dtype="bfloat16", see=attn.all_tokens())
     kernel = attn.compile(attn.Spec(**given, kv=[store]), device="host")

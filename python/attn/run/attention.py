@@ -329,6 +329,36 @@ def attend_anew(
             from . import torch_gradients as module
         else:
             module = None
+
+    def now(q: Any, k: Any, v: Any, tensors: Any, sink_logits: Any, gate: Any, *how: Any, **more: Any) -> Any:
+        """Compute by `attend_now`. `how`: return_lse and out."""
+        return_lse, out = how or (False, None)
+        return attend_now(
+            q,
+            k,
+            v,
+            causal,
+            window,
+            sink,
+            see,
+            softcap,
+            score,
+            tensors,
+            sink_logits,
+            scale,
+            kv_lengths,
+            cu_seqlens,
+            cu_seqlens_k,
+            layout,
+            return_lse,
+            out,
+            forest,
+            allow_empty_rows,
+            numerics,
+            gate=gate,
+            **more,
+        )
+
     if module is not None:
         if gate is not None:
             from .torch_rules import check_gate, detached, gated, with_bits_of
@@ -372,58 +402,6 @@ def attend_anew(
         results = gated(results, gate, return_lse)
         if numerics is None or reference:
             return results
-        q, k, v, tensors, sink_logits, gate = map(detached, (q, k, v, tensors, sink_logits, gate))
-
-        def compute() -> Any:  # The bits of calls without gradients.
-            return attend_now(
-                q,
-                k,
-                v,
-                causal,
-                window,
-                sink,
-                see,
-                softcap,
-                score,
-                tensors,
-                sink_logits,
-                scale,
-                kv_lengths,
-                cu_seqlens,
-                cu_seqlens_k,
-                layout,
-                False,
-                None,
-                forest,
-                allow_empty_rows,
-                numerics,
-                gate=gate,
-            )
-
-        return with_bits_of(results, compute, return_lse)
-    return attend_now(
-        q,
-        k,
-        v,
-        causal,
-        window,
-        sink,
-        see,
-        softcap,
-        score,
-        tensors,
-        sink_logits,
-        scale,
-        kv_lengths,
-        cu_seqlens,
-        cu_seqlens_k,
-        layout,
-        return_lse,
-        out,
-        forest,
-        allow_empty_rows,
-        numerics,
-        **weighed,
-        asked=asked,
-        gate=gate,
-    )
+        plain = map(detached, (q, k, v, tensors, sink_logits, gate))
+        return with_bits_of(results, lambda: now(*plain), return_lse)  # those of calls without gradients
+    return now(q, k, v, tensors, sink_logits, gate, return_lse, out, asked=asked, **weighed)

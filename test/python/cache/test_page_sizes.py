@@ -136,3 +136,29 @@ def test_recorded_steps(page):
                 o, _ = oracle.attend(q[row], held[i][: at + 1, 0], held[i][: at + 1, 1])
                 assert oracle.error(out[row], o) < 2e-3
                 row += 1
+
+
+@pytest.mark.parametrize("gate", ["elementwise", "headwise"])
+def test_gates_come_in_the_users_order(gate):
+    """Two branches, named in an order that is not depth-first, over pages of 48."""
+    model, store = Model(make(page_size=48)), attn.Paged(page_size=48)
+    parent = model.add()
+    model.append([parent], [20])
+    other = model.add()
+    model.append([other], [9])
+    model.branch(parent, 2)
+    first, second = [leaf for leaf in model.leaves() if leaf != other]
+    model.append([first, second], [3, 4])
+    batch = model.cache.batch([first, other, second])
+    kernel, gated = (attn.compile(spec(kv=[store], gate=each), device="host") for each in (None, gate))
+    plan = gated.plan(batch)
+    assert plan._order is not None
+    q = draw(model.rng, 3, Q_HEADS, DIM)
+    given = draw(model.rng, *(q.shape if gate == "elementwise" else q.shape[:2]))
+    o = kernel.run(q, model.cache.layer(0), kernel.plan(batch)).astype(numpy.float64)
+    factors = 1 / (1 + numpy.exp(-given.astype(numpy.float64)))
+    wanted = o * (factors if gate == "elementwise" else factors[..., None])
+    assert oracle.error(gated.run(q, model.cache.layer(0), plan, gate=given), wanted) < 2e-3
+    if gate == "elementwise":
+        with pytest.raises(attn.TensorError, match="out: overlaps 'gate'"):
+            gated.run(q, model.cache.layer(0), plan, gate=given, out=given)

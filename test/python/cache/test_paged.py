@@ -65,31 +65,6 @@ def test_rows_come_in_the_users_order(kernel):
         kernel.run(q, model.cache.layer(0), plan, out=out.astype(numpy.float32))
 
 
-@pytest.mark.parametrize("gate", ["elementwise", "headwise"])
-def test_gates_come_in_the_users_order(kernel, gate):
-    model = Model(make())
-    parent = model.add()
-    model.append([parent], [20])
-    other = model.add()
-    model.append([other], [9])
-    model.branch(parent, 2)
-    first, second = [leaf for leaf in model.leaves() if leaf != other]
-    model.append([first, second], [3, 4])
-    batch = model.cache.batch([first, other, second])
-    gated = attn.compile(spec(gate=gate), device="host")
-    plan = gated.plan(batch)
-    assert plan._order is not None
-    q = draw(model.rng, 3, Q_HEADS, DIM)
-    given = draw(model.rng, *(q.shape if gate == "elementwise" else q.shape[:2]))
-    o = kernel.run(q, model.cache.layer(0), kernel.plan(batch)).astype(numpy.float64)
-    factors = 1 / (1 + numpy.exp(-given.astype(numpy.float64)))
-    wanted = o * (factors if gate == "elementwise" else factors[..., None])
-    assert oracle.error(gated.run(q, model.cache.layer(0), plan, gate=given), wanted) < 2e-3
-    if gate == "elementwise":
-        with pytest.raises(attn.TensorError, match="out: overlaps 'gate'"):
-            gated.run(q, model.cache.layer(0), plan, gate=given, out=given)
-
-
 def test_drafts_are_verified_and_committed(kernel):
     model = Model(make())
     node, other = model.add(), model.add()

@@ -9,6 +9,7 @@ pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C b
 from attn.run.plan import Plan  # noqa: E402
 from kernel_problem import DIM, Q_HEADS, Problem, spec  # noqa: E402
 from numpy.lib.stride_tricks import as_strided  # noqa: E402
+from test_output_gates import assert_right, described  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -170,3 +171,89 @@ def test_what_is_no_batch(kernel, batch):
 def test_bad_options(kernel, problem, options):
     with pytest.raises(attn.PlanError):
         kernel.plan(problem.batch, **options)
+
+
+# --- Gates ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given,message",
+    [
+        ({"gate": "sigmoid"}, r"gate: expected 'elementwise', a number for each feature, 'headwise'"),
+        ({"gate": "headwide"}, "nearest legal: 'headwise'"),
+        ({"gate": True}, "gate: expected 'elementwise'"),
+        ({"gate": "headwise", "significance": "max"}, "gate: expected None beside significance"),
+        (
+            {"gate": "headwise", "score": lambda s, h, qi, ki, gate: s + gate[h], "tensors": {"gate": (6,)}},
+            "tensors: expected another name than 'gate'",
+        ),
+        ({"gate": "headwise", "kv": [attn.Packed(name="gate")]}, "kv: expected another name than 'gate'"),
+    ],
+)
+def test_descriptions_of_gates_are_refused(given, message):
+    with pytest.raises(attn.SpecError, match=message):
+        described(**given)
+
+
+def test_a_table_may_be_called_gate_where_there_is_none():
+    spec = described(score=lambda s, h, qi, ki, gate: s + gate[h], tensors={"gate": (6,)})
+    assert_right(attn.check(spec, q_len=3, kv_len=20))
+
+
+def test_runs_of_gates_are_refused():
+    spec = described(gate="elementwise", dtype="float16", kv=[attn.Packed()])
+    kernel = attn.compile(spec, device="host")
+    tensors = attn.sample(spec, batch=1, q_len=4, kv_len=20)
+    plan, keys = kernel.plan(tensors), (tensors["kv.k"], tensors["kv.v"])
+    assert kernel.plan({n: t for n, t in tensors.items() if n != "gate"}) is not None
+    with pytest.raises(attn.TensorError, match="gate: the description takes this tensor; give it as gate="):
+        kernel.run(tensors["q"], keys, plan)
+    for gate, message in (
+        (tensors["gate"][:3], r"gate: expected float16 \[4, 6, 64\]"),
+        (tensors["gate"].astype(numpy.float32), "gate: expected float16"),
+        (numpy.zeros((4, 6), numpy.float16), r"gate: expected float16 \[4, 6, 64\]"),
+    ):
+        with pytest.raises(attn.TensorError, match=message):
+            kernel.run(tensors["q"], keys, plan, gate=gate)
+    with pytest.raises(attn.TensorError, match="overlaps 'gate'"):
+        kernel.run(tensors["q"], keys, plan, gate=tensors["gate"], out=tensors["gate"])
+    with pytest.raises(attn.PlanError, match="gate"):
+        kernel.plan(tensors | {"gate": tensors["gate"][:, :3]})
+
+
+def test_gradients_of_a_gated_description_are_refused():
+    torch = pytest.importorskip("torch")
+    spec = described(gate="headwise", kv=[attn.Packed()])
+    kernel = attn.compile(spec, device="host")
+    q = torch.randn(4, 6, 64, dtype=torch.bfloat16, requires_grad=True)
+    k, v = torch.randn(2, 20, 2, 64, dtype=torch.bfloat16)
+    plan = kernel.plan(
+        {"q": q, "kv.k": k, "kv.v": v, "kv.lengths": [20], "kv.start": [0, 20], "q_start": [0, 4]}
+    )
+    with pytest.raises(attn.TensorError, match="gate: a description with a gate has no gradients"):
+        kernel.run(q, (k, v), plan, gate=torch.zeros(4, 6, dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_calls_with_gates_are_refused(grad):
+    torch = pytest.importorskip("torch")
+    q, k, v = torch.randn(3, 2, 9, 4, 64, dtype=torch.float16)
+    q.requires_grad_(grad)
+    for gate, message in (
+        (
+            torch.zeros(2, 9, 4, 32, dtype=torch.float16),
+            r"gate: expected \[2, 9, 4, 64\], the shape of the output, or \[2, 9, 4\]",
+        ),
+        (torch.zeros(2, 9, 4), "gate: expected the dtype of q"),
+    ):
+        with pytest.raises(attn.TensorError, match=message):
+            attn.attend(q, k, v, gate=gate)
+    gate = torch.zeros(2, 9, 4, dtype=torch.float16)
+    with pytest.raises(attn.TensorError, match="gate: expected None beside significance"):
+        attn.attend(q, k, v, gate=gate, significance="max")
+    if grad:
+        with pytest.raises(attn.TensorError, match="out: expected None"):
+            attn.attend(q, k, v, gate=gate, out=torch.empty_like(k))
+    with pytest.raises(attn.TensorError, match="out: overlaps gate"):
+        wide = torch.zeros(2, 9, 4, 64, dtype=torch.float16)
+        attn.attend(q.detach(), k, v, gate=wide, out=wide)

@@ -13,6 +13,8 @@ import pytest
 pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
 from attn import Dense, Packed, Paged, causal, first  # noqa: E402
 from attnlab import program  # noqa: E402
+from test_latent import OPERATIONS as COPIES  # noqa: E402
+from test_latent import ROWS, SLOTS  # noqa: E402
 
 FULL = bool(os.environ.get("ATTN_FULL"))
 FP8 = {"key": "fp8_e4m3"}
@@ -200,15 +202,9 @@ def test_parts_are_merged(numerics):
 
 # --- A cache of lines ----------------------------------------------------------------------------------------
 
-ROWS, SLOTS = "tensor<?x?x1x576xbf16>", "tensor<?xi32>"
 CACHE = "!attn.kv<{store}, heads = 1, dim = 576, key = !attn.quantized<f8E4M3FN, per = {per}>, value = first<512>>"
 TURNED, TABLE = "tensor<?x?x16x64xbf16>", "tensor<?x32xf32>"
-OPERATIONS = {
-    "append": f"""func.func @append(%k: {ROWS} {{attn.name = "k"}}, %kv: !cache {{attn.name = "kv"}},
-                                 %slots: {SLOTS} {{attn.name = "slots"}}) {{
-  attn.append %k to %kv at %slots : {ROWS}, !cache, {SLOTS}
-  return
-}}""",
+OPERATIONS = COPIES | {
     "prepare": f"""func.func @append(%k: {ROWS} {{attn.name = "k"}}, %kv: !cache {{attn.name = "kv"}},
                                   %slots: {SLOTS} {{attn.name = "slots"}}, %q: {TURNED} {{attn.name = "q"}},
                                   %w: tensor<?x512xbf16> {{attn.name = "k_norm"}}, %cos: {TABLE} {{attn.name = "cos"}},
@@ -217,16 +213,6 @@ OPERATIONS = {
       norm %w : tensor<?x512xbf16> epsilon 1.0e-6 rotate %cos, %sin at %at : {TABLE}, {TABLE}, {SLOTS} from 512 interleaved
       : {ROWS}, !cache, {SLOTS} -> {TURNED}
   return %turned : {TURNED}
-}}""",
-    "gather": f"""func.func @gather(%kv: !cache {{attn.name = "kv"}},
-                                 %slots: {SLOTS} {{attn.name = "slots"}}) -> {ROWS} {{
-  %k = attn.gather %kv at %slots : !cache, {SLOTS} -> {ROWS}
-  return %k : {ROWS}
-}}""",
-    "move": f"""func.func @move(%kv: !cache {{attn.name = "kv"}}, %from: {SLOTS} {{attn.name = "from"}},
-                               %to: {SLOTS} {{attn.name = "to"}}) {{
-  attn.move %kv from %from to %to : !cache, {SLOTS}, {SLOTS}
-  return
 }}""",
 }
 

@@ -3,6 +3,8 @@
 #ifndef ATTN_LIB_CAPI_PROBLEM_H
 #define ATTN_LIB_CAPI_PROBLEM_H
 
+#include "ForkGuard.h"
+
 #include "attn-c/Compiler.h"
 #include "attn/Pipelines/Compile.h"
 #include "attn_rt/support/Status.h"
@@ -26,6 +28,7 @@ public:
   std::vector<std::string> remarks;
 
 private:
+  ForkGuard guard_;
   AttnSource source_;
   std::string said_;
   llvm::raw_string_ostream stream_{said_};

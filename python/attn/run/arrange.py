@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,18 +85,23 @@ def arrange(
     return _dense(q, k, v, layout, lengths, of_heads, of_positions, see)
 
 
-def arrange_gate(made: Arrangement, q: Strided, gate: Strided, layout: str) -> str:
-    """Arrange the gate of the output; return its kind, as Spec.gate. Raises TensorError."""
-    shape = swapped(made.shape) if made.swapped else made.shape
+def check_gate(q: Any, gate: Any, shape: tuple[int, ...], text: Callable[[Any], str]) -> None:
+    """Raise a TensorError for a gate that does not fit an output of this shape. `text` says what q and gate are."""
     if gate.shape not in (shape, shape[:-1]):
         legal = f"{list(shape)}, the shape of the output, or {list(shape[:-1])}, a number for each head"
-        raise TensorError(f"gate: expected {legal}, got {gate.text()}")
+        raise TensorError(f"gate: expected {legal}, got {text(gate)}")
     if gate.dtype != q.dtype:
         raise TensorError(
-            f"gate: expected the dtype of q, {q.text()}, got {gate.text()}; nearest: gate.to(q.dtype)"
+            f"gate: expected the dtype of q, {text(q)}, got {text(gate)}; nearest: gate.to(q.dtype)"
         )
     if gate.device != q.device:
         raise TensorError(f"gate: expected memory of {q.device}, where q is, got {gate.device}")
+
+
+def arrange_gate(made: Arrangement, q: Strided, gate: Strided, layout: str) -> str:
+    """Arrange the gate of the output; return its kind, as Spec.gate. Raises TensorError."""
+    shape = swapped(made.shape) if made.swapped else made.shape
+    check_gate(q, gate, shape, Strided.text)
     elementwise = gate.shape == shape
     found_shape, strides = gate.shape, gate.strides
     if not elementwise:  # A headwise gate has one feature.

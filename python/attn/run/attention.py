@@ -361,9 +361,9 @@ def attend_anew(
 
     if module is not None:
         if gate is not None:
-            from .torch_rules import check_gate, detached, gated, with_bits_of
+            from .torch_rules import check_torch_gate, detached, gated, with_bits_of
 
-            check_gate(q, v, gate, out, traced)
+            check_torch_gate(q, v, gate, out, traced)
             if traced and numerics is not None:
                 raise TensorError(
                     "numerics: expected None beside gate in compiled code, where PyTorch multiplies the rounded output; call "

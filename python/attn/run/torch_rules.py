@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..errors import TensorError, expected, given
 from ..memory.views import NO_FORWARD_MODE, is_forward_mode, refuse_transformed
+from .arrange import check_gate
 
 # Tags of operators that plan on the CPU by contents of tensors: a CUDA graph would replay the plan of the
 # step in which it was captured. torch.compile leaves them out of its graphs.
@@ -122,7 +123,7 @@ def cast_under_autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
     )
 
 
-def check_gate(q: Tensor, v: Tensor, gate: Any, out: Any, traced: bool) -> None:
+def check_torch_gate(q: Tensor, v: Tensor, gate: Any, out: Any, traced: bool) -> None:
     """Raise a TensorError for a gate that does not fit the output of `attend`. `traced`: whether q is (is_traced)."""
     if not isinstance(gate, Tensor):
         raise expected(TensorError, "gate", "a tensor of PyTorch", gate)
@@ -130,16 +131,7 @@ def check_gate(q: Tensor, v: Tensor, gate: Any, out: Any, traced: bool) -> None:
         refuse_transformed("gate", gate)
     if out is not None:
         raise TensorError(f"out: expected None beside gate where PyTorch multiplies by it, got {given(out)}")
-    shape = (*q.shape[:-1], v.shape[-1])
-    if tuple(gate.shape) not in (shape, shape[:-1]):
-        legal = f"{list(shape)}, the shape of the output, or {list(shape[:-1])}, a number for each head"
-        raise TensorError(f"gate: expected {legal}, got {list(gate.shape)}")
-    if gate.dtype != q.dtype:
-        raise TensorError(
-            f"gate: expected the dtype of q, {q.dtype}, got {gate.dtype}; nearest: gate.to(q.dtype)"
-        )
-    if gate.device != q.device:
-        raise TensorError(f"gate: expected memory of {q.device}, where q is, got {gate.device}")
+    check_gate(q, gate, (*q.shape[:-1], v.shape[-1]), given)
 
 
 def gated(results: Any, gate: Tensor, return_lse: bool) -> Any:

@@ -75,8 +75,7 @@ class Side:
     a folder. It then has `steps`, `answered`, `close`, `seconds_to_start` and `cached_tokens`.
 
     `theirs` is the engine's own backend and `ours` is attn's. `without_attention` gives attn's layers outputs of zero and
-    returns what undoes it. `prompts` are counts and lengths; `decoding`, sequences, tokens in front, tokens of an answer.
-    `our_modes` are the modes that attn's backend runs in."""
+    returns what undoes it. `prompts` are counts and lengths; `decoding`, sequences, tokens in front, tokens of an answer."""
 
     start: Callable
     theirs: str
@@ -84,7 +83,6 @@ class Side:
     without_attention: Callable
     prompts: tuple
     decoding: tuple
-    our_modes: tuple = ("eager", "graphs")
 
     def named(self, backend):
         return "attn" if backend == self.ours else backend
@@ -150,9 +148,8 @@ def tokens_part(side, folder, modes, backends):
     theirs, row = of(side.theirs, "eager")
     yield row
     for mode in modes:
-        if mode in side.our_modes:
-            ours, row = of(side.ours, mode)
-            yield row | compared(theirs, ours)
+        ours, row = of(side.ours, mode)
+        yield row | compared(theirs, ours)
     undo = side.without_attention()
     try:
         wrong, row = of(side.ours, "eager")
@@ -177,8 +174,6 @@ def speed_part(side, folder, modes, backends):
     most = max(count for count, *_ in (*side.prompts, *side.decoding))
     for mode in modes:
         for backend in backends:
-            if backend == side.ours and mode not in side.our_modes:
-                continue
             chosen = random.Random(0)
             engine = side.start(
                 folder, backend, mode, sequences=most, tokens=longest + 8, cache_bytes=SPEED_BYTES
@@ -201,20 +196,15 @@ def speed_part(side, folder, modes, backends):
 
 
 def speed_ratios(rows, theirs):
-    """Return how many times as fast attn is as the engine's own backend, in the same mode, and without CUDA graphs beside the
-    own backend with them."""
+    """Return how many times as fast attn is as the engine's own backend, in the same mode."""
     speed = {(row["mode"], row["backend"]): row for row in rows if row["part"] == "speed"}
     found = {}
     for (mode, backend), ours in speed.items():
-        pairs = [(mode, f"{mode} ")]
-        if mode == "eager" and ("graphs", "attn") not in speed:
-            pairs.append(("graphs", "eager of graphs "))
-        for of, name in pairs if backend == "attn" else ():
-            other = speed.get((of, theirs), {})
-            for kind in ("prefill", "decode"):
-                for shape, rate in ours[kind].items():
-                    if rate and other.get(kind, {}).get(shape):
-                        found[f"{name}{kind} {shape}"] = rate / other[kind][shape]
+        other = speed.get((mode, theirs), {}) if backend == "attn" else {}
+        for kind in ("prefill", "decode"):
+            for shape, rate in ours[kind].items():
+                if rate and other.get(kind, {}).get(shape):
+                    found[f"{mode} {kind} {shape}"] = rate / other[kind][shape]
     return found
 
 

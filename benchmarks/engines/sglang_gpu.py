@@ -10,9 +10,9 @@ It needs a Python with SGLang (docs/engines.md) and attn, which may be the check
            the choice of `triton` was decided there. `control` is attn with outputs of zero, which must differ
   speed    tokens a second, Llama-3.1-8B's shape: prompts, and decoding, whose steps are timed when all sequences decode
 
-attn's backend runs without CUDA graphs in SGLang; `triton` runs eager and with them (--modes). Pages have 16 tokens for both. The
-benchmark drives SGLang's scheduler, with overlap and without a server. Where PyTorch sees no GPU, the parts run a tiny model
-beside `torch_native`, to test this file."""
+Both backends run eager, and with CUDA graphs of decoding (--modes). Pages have 16 tokens for both. The benchmark drives
+SGLang's scheduler, with overlap and without a server. Where PyTorch sees no GPU, the parts run a tiny model beside
+`torch_native`, to test this file."""
 
 import functools
 import gc
@@ -196,7 +196,7 @@ def prepare():
     return __version__
 
 
-SIDE = Side(Engine, THEIRS, OURS, without_attention, PROMPTS, DECODING, our_modes=("eager",))
+SIDE = Side(Engine, THEIRS, OURS, without_attention, PROMPTS, DECODING)
 PARTS = {
     "tokens": functools.partial(tokens_part, SIDE),
     "speed": functools.partial(speed_part, SIDE),

@@ -4,7 +4,8 @@ Cases as JSON from stdin, results as JSON lines.
 
 A case: `name`, `page_size`, `dtype` of the pool, `window` as SGLang counts, `cap`, `sinks`, `mutant` as in the worker. With
 `mask` the last step verifies trees of drafts: "drafts", for SGLang's mask of drafts alone; "whole", for that with the tokens
-in front; "none", for none, so that they are read as chains. A result: `apart`, how far the worst output is from float64 over the same pool; or `error`."""
+in front; "none", for none, so that they are read as chains. With `graphs` decoding steps are those of a graph of four
+sequences. A result: `apart`, how far the worst output is from float64 over the same pool; or `error`."""
 
 import json
 import os
@@ -25,12 +26,12 @@ Q, KV, DIM, SLOTS = 4, 2, 32, 192
 class Requests:
     """Three requests whose tokens lie in pages of SGLang's pool in any order, and the layer that reads them."""
 
-    def __init__(self, page_size, dtype="float16", window=-1, cap=0.0, sinks=False):
+    def __init__(self, page_size, dtype="float16", window=-1, cap=0.0, sinks=False, graphs=False):
         from attn.sglang import backend
         from sglang.srt.layers.radix_attention import RadixAttention
         from sglang.srt.mem_cache.memory_pool import MHATokenToKVPool, ReqToTokenPool
 
-        self.page_size, self.lengths = page_size, [0, 0, 0]
+        self.page_size, self.lengths, self.graphs = page_size, [0, 0, 0], graphs
         self.kept = [torch.zeros(2, 0, KV, DIM, dtype=torch.double)] * 3
         """Keys and values of each request, as the pool rounds them."""
         self.pool = MHATokenToKVPool(
@@ -93,14 +94,37 @@ class Requests:
         k, v = k.view(-1, KV, DIM), v.view(-1, KV, DIM)
         for i, new in enumerate(self.rounded(k, v).split(rows, 1)):
             self.kept[i] = torch.cat([self.kept[i], new], 1)
-        self.backend.init_forward_metadata(batch)
-        run = self.backend.forward_decode if batch.forward_mode.is_decode() else self.backend.forward_extend
         options = {} if self.sinks is None else dict(sinks=self.sinks)
-        found = run(q, k, v, self.layer, batch, **options)
+        if batch.forward_mode.is_decode() and self.graphs:
+            found = self.replay(q, k, v, batch, options)
+        else:
+            self.backend.init_forward_metadata(batch)
+            decodes = batch.forward_mode.is_decode()
+            run = self.backend.forward_decode if decodes else self.backend.forward_extend
+            found = run(q, k, v, self.layer, batch, **options)
         wanted = [
             self.attend(*each) for each in zip(q.view(-1, Q, DIM).split(rows), self.kept, seen, strict=True)
         ]
         return found.double(), torch.cat(wanted).flatten(1)
+
+    def replay(self, q, k, v, batch, options):
+        """Run a decoding step as a graph does, after its capture, with a sequence that fills the batch."""
+        fill = self.backend.get_cuda_graph_seq_len_fill_value()
+        q, k, v = (torch.cat([x, torch.zeros_like(x[:1])]) for x in (q, k, v))
+        batch.out_cache_loc = torch.cat([batch.out_cache_loc, torch.zeros(1, dtype=torch.long)])
+        batch.req_pool_indices = torch.cat([batch.req_pool_indices, torch.zeros(1, dtype=torch.long)])
+        lengths = torch.cat([batch.seq_lens, torch.tensor([fill])])
+        if not self.backend.graph_plans:
+            self.backend.init_cuda_graph_state(4, 4)
+            batch.seq_lens_cpu = batch.seq_lens = torch.full_like(lengths, fill)
+            self.backend.init_forward_metadata_out_graph(batch, in_capture=True)
+            self.backend.init_forward_metadata_in_graph(batch)
+            self.backend.forward_decode(q, None, None, self.layer, batch, **options)
+        batch.seq_lens_cpu = batch.seq_lens = lengths
+        self.backend.init_forward_metadata_out_graph(batch)
+        found = self.backend.forward_decode(q, k, v, self.layer, batch, **options)
+        assert found[-1].isfinite().all()
+        return found[:-1]
 
     def rounded(self, k, v):
         """Return keys and values as they are in the pool."""
@@ -149,7 +173,7 @@ def run(case):
     torch.manual_seed(1)
     sglang_plugin.change_attn(None, mutant)
     requests = Requests(**case)
-    steps = [requests.step(rows) for rows in ([20, 3, 9], [1, 1, 1], [25, 1, 1])]
+    steps = [requests.step(rows) for rows in ([20, 3, 9], [1, 1, 1], [1, 1, 1], [25, 1, 1])]
     if mask is not None:
         steps.append(requests.step([6, 6, 6], TREES, mask))
     found, wanted = (torch.cat(each) for each in zip(*steps, strict=True))

@@ -125,8 +125,32 @@ def _windows_of_the_full_pool(backend):
     return backend, "windowed_table", lambda pool, slots, page_size: backend.page_table(slots, page_size)
 
 
+def _graphs(stale=False):
+    """Decoding steps as SGLang prepares those of its graphs; stale: without their tables while their number of rows stays."""
+
+    def mutant(backend):
+        eager = backend.AttnBackend.init_forward_metadata
+
+        def prepare(self, batch):
+            if not batch.forward_mode.is_decode():
+                return eager(self, batch)
+            if not self.graph_plans:
+                self.init_cuda_graph_state(8, 8)
+            step = self.forward_metadata and self.forward_metadata.step
+            kept = isinstance(step, backend.DeviceStep) and step.rows == len(batch.seq_lens)
+            if not (stale and kept):
+                self.init_forward_metadata_out_graph(batch)
+            self.init_forward_metadata_in_graph(batch)
+
+        return backend.AttnBackend, "init_forward_metadata", prepare
+
+    return mutant
+
+
 MUTANTS = {
     "float64": _float64,
+    "graphs": _graphs(),
+    "stale graphs": _graphs(stale=True),
     "times zero": _times_zero,
     "window + 1": _layers_with(window=_shifted(1)),
     "window - 1": _layers_with(window=_shifted(-1)),
@@ -138,6 +162,8 @@ MUTANTS = {
     "chains for trees": _chains_for_trees,
     "windows of the full pool": _windows_of_the_full_pool,
 }
+
+KINDS = ("decoding", "graphs", "prompts", "mixed", "drafts", "most", "shared")
 
 _applied = contextlib.ExitStack()
 _seen = collections.Counter()
@@ -158,9 +184,7 @@ def change_attn(scheduler, mutant):
 def write_steps(scheduler, path):
     """Write what attn's steps were since `change_attn`."""
     with open(path, "w") as file:
-        json.dump(
-            {name: _seen[name] for name in ("decoding", "prompts", "mixed", "drafts", "most", "shared")}, file
-        )
+        json.dump({name: _seen[name] for name in KINDS}, file)
 
 
 def register():
@@ -169,10 +193,16 @@ def register():
     from sglang.srt.managers.scheduler import Scheduler
 
     Scheduler.change_attn, Scheduler.write_steps = change_attn, write_steps
-    prepare, shared_tables = backend.AttnBackend.init_forward_metadata_out_graph, steps.shared_tables
+    served = backend.AttnBackend
+    eager, graph = served.init_forward_metadata, served.init_forward_metadata_out_graph
+    shared_tables = steps.shared_tables
 
-    def watched(self, batch, in_capture=False):
-        prepare(self, batch, in_capture)
+    def replayed(self, batch, in_capture=False):
+        graph(self, batch, in_capture)
+        _seen["graphs"] += 1
+
+    def watched(self, batch):
+        eager(self, batch)
         if self.forward_metadata:
             rows = self.forward_metadata.step.q_start[1:] - self.forward_metadata.step.q_start[:-1]
             kind = "decoding" if (rows == 1).all() else "mixed" if (rows == 1).any() else "prompts"
@@ -185,4 +215,5 @@ def register():
         _seen["shared"] += found is not None
         return found
 
-    backend.AttnBackend.init_forward_metadata_out_graph, steps.shared_tables = watched, counted
+    served.init_forward_metadata, served.init_forward_metadata_out_graph = watched, replayed
+    steps.shared_tables = counted

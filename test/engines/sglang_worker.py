@@ -5,7 +5,8 @@ A case: `name`; `model`, a folder; `kind`, the random model to write there first
 sglang_plugin.py or null; `rounds`, lists of prompts of token ids, one after the other; `tokens` to answer; `logprobs`,
 false to ask for none: only then SGLang reads prompts beside decoding; `options` of sglang.Engine. Cases behind each other with the same model, backend and options share an engine, whose cache is emptied.
 A result: `tokens` and `logprobs` of each answer; `cached`, the tokens of each prompt that were in the radix cache;
-`margin`, by how much the closest choice was decided; how many steps there were of `decoding`, `prompts`, `drafts`, and `mixed`;
+`margin`, by how much the closest choice was decided; how many steps there were of `decoding`, `graphs`, `prompts`, `drafts`, and
+`mixed`;
 `most`, the most rows of a step; `shared`, in how many tables neighbours shared pages; `seconds`; or `error`. A case with
 `of`, the name of an earlier one, asks instead what Transformers says of its answers: `tokens` and `logprobs`. A case with
 `check`, options of SGLang, asks what SGLang makes of them: the backends of its `graphs`."""

@@ -101,8 +101,11 @@ def answers(ask):
         case | dict(name="attn"),
         case | dict(name="beside decoding", logprobs=False),
         case | dict(name="float64", mutant="float64"),
+        case | dict(name="graphs", mutant="graphs"),
+        case | dict(name="stale graphs", mutant="stale graphs"),
         *(case | dict(name=fault, mutant=fault) for fault in faults),
         case | dict(name="tokens as pages", options=dict(page_size=1)),
+        case | dict(name="graphs of tokens as pages", mutant="graphs", options=dict(page_size=1)),
         case
         | dict(
             name="pages of 48",
@@ -129,6 +132,14 @@ def test_prompts_come_in_chunks_and_decoding_is_attns(answers):
     print(found["prompts"], found["mixed"], found["decoding"])
     assert answers["SGLang"]["decoding"] == 0  # Who asks for another backend gets it.
     assert found["most"] == 64 and found["prompts"] + found["mixed"] >= 4 and found["decoding"] >= 22
+
+
+@pytest.mark.parametrize("name", ["graphs", "graphs of tokens as pages"])
+def test_steps_of_graphs_answer_as_others(answers, name):
+    print(answers[name]["graphs"], differences(answers["SGLang"], answers[name]))
+    assert answers[name]["graphs"] >= 22 and right(answers["SGLang"], answers[name])
+    assert answers["attn"]["graphs"] == answers[name]["decoding"] == 0
+    assert not right(answers["SGLang"], answers["stale graphs"])
 
 
 def test_chunks_are_read_beside_decoding(answers):
@@ -206,6 +217,7 @@ def random_models(ask, tmp_path_factory):
         if kind == "granite_swa":
             tokens = dict(options=dict(dtype=dtype, page_size=1))
             cases.append(case | tokens | dict(name=f"{kind}, tokens as pages"))
+            cases.append(case | dict(name=f"{kind}, graphs", mutant="graphs"))
         cases.append(case | dict(name=f"{kind}, Transformers", of=f"{kind}, None"))
     return ask(cases)
 
@@ -217,8 +229,9 @@ def test_random_models_answer_as_without_pages(random_models, kind, close, other
     assert right(random_models[f"{kind}, {other}"], random_models[f"{kind}, None"], close)
 
 
-def test_windows_have_pools_of_their_own_with_tokens_as_pages(random_models):
-    assert right(random_models["granite_swa, Transformers"], random_models["granite_swa, tokens as pages"])
+@pytest.mark.parametrize("name", ["tokens as pages", "graphs"])
+def test_windows_have_pools_of_their_own(random_models, name):
+    assert right(random_models["granite_swa, Transformers"], random_models[f"granite_swa, {name}"])
 
 
 @pytest.mark.parametrize(
@@ -236,6 +249,8 @@ LAYERS = {
     "16 bits, tokens as pages": dict(page_size=1, sinks=True),
     "fp8_e4m3": dict(page_size=16, dtype="float8_e4m3fn"),
     "fp8_e5m2": dict(page_size=1, dtype="float8_e5m2", window=9, cap=3.0),
+    "graphs": dict(page_size=16, window=9, cap=3.0, sinks=True, graphs=True),
+    "graphs, fp8_e4m3, tokens as pages": dict(page_size=1, dtype="float8_e4m3fn", graphs=True),
     "trees": dict(page_size=16, mask="drafts"),
     "trees, in a window": dict(page_size=16, window=9, cap=3.0, sinks=True, mask="whole"),
     "trees, fp8_e4m3": dict(page_size=1, dtype="float8_e4m3fn", mask="whole"),
@@ -247,6 +262,7 @@ FAULTS_OF_LAYERS = {
     "no sinks": LAYERS["16 bits"],
     "no cap": LAYERS["16 bits"],
     "chains for trees": LAYERS["trees"],
+    "window + 1": LAYERS["graphs"],
 }
 
 
@@ -279,6 +295,15 @@ OPTIONS = {
         dict(speculative_algorithm="EAGLE"),
         "speculative_algorithm: expected none or NGRAM, got 'EAGLE'",
     ),
+    "graphs": (
+        dict(cuda_graph_config=dict(decode=dict(backend="full"), prefill=dict(backend="breakable"))),
+        None,
+    ),
+    "graphs of parts": (dict(cuda_graph_config=dict(decode=dict(backend="breakable"))), None),
+    "graphs of drafts": (
+        dict(speculative_algorithm="NGRAM", cuda_graph_config=dict(decode=dict(backend="full"))),
+        None,
+    ),
     "compiled": (dict(enable_torch_compile=True), "enable_torch_compile: expected none, got True"),
     "scoring": (
         dict(enable_mis=True),
@@ -296,9 +321,8 @@ OPTIONS = {
 def options(ask):
     if why := smollm2.missing():
         pytest.skip(why)
-    cases = [dict(name=name, model=str(smollm2.fetch()), check=given) for name, (given, _) in OPTIONS.items()]
     return ask(
-        [*cases, dict(name="another", model=cases[0]["model"], check=dict(attention_backend="triton"))]
+        [dict(name=name, model=str(smollm2.fetch()), check=given) for name, (given, _) in OPTIONS.items()]
     )
 
 
@@ -308,11 +332,11 @@ def test_options_that_are_not_served_are_refused_with_the_reason(options, name):
     assert expected in options[name]["error"] if expected else "error" not in options[name], options[name]
 
 
-def test_graphs_are_switched_off(options):
-    assert options["served"]["graphs"] == ["disabled", "disabled"]
-    assert (
-        options["another"]["graphs"] != options["served"]["graphs"]
-    )  # They are for who asks for another backend.
+def test_graphs_of_decoding_alone_are_kept(options):
+    graphs = {name: found["graphs"] for name, found in options.items() if "graphs" in found}
+    print(graphs)
+    assert graphs["graphs"] == ["full", "disabled"]
+    assert graphs["graphs of parts"] == graphs["graphs of drafts"] == ["disabled", "disabled"]
 
 
 def test_layers_that_are_not_served_are_refused_before_they_answer(run, tmp_path):

@@ -21,6 +21,7 @@ from torch import Tensor
 from ..errors import SpecError
 from ..run.kernel import Kernel
 from ..serving import (
+    DeviceStep,
     DraftPlans,
     DraftStep,
     Layer,
@@ -32,6 +33,7 @@ from ..serving import (
     pages_of,
     parents_of,
 )
+from .graphs import GraphPlans
 from .limits import FORMATS, layer_of, refused_layer, refused_pool
 
 if TYPE_CHECKING:
@@ -47,8 +49,8 @@ _MODES = ("EXTEND", "MIXED", "DECODE", "SPLIT_PREFILL", "TARGET_VERIFY")
 class AttnMetadata:
     """A step of a batch. `windowed` and its slots are of layers whose window has a pool of its own."""
 
-    step: Step | DraftStep
-    windowed: Step | DraftStep | None = None
+    step: Step | DraftStep | DeviceStep
+    windowed: Step | DraftStep | DeviceStep | None = None
     windowed_slots: Tensor | None = None
 
 
@@ -66,6 +68,10 @@ def tree_masks(mask: Tensor, lengths: Tensor, drafts: int) -> Tensor:
     return torch.stack(
         [part.view(drafts, -1)[:, -drafts:] for part in mask[: sum(sizes)].split(sizes)]
     ).bool()
+
+
+def _longest(lengths: Tensor) -> int:
+    return int(lengths.max()) if len(lengths) else 0
 
 
 class AttnBackend(AttentionBackend):
@@ -91,6 +97,8 @@ class AttnBackend(AttentionBackend):
         shared = 0 if self.numerics else -(-SHARED_TOKENS // self.page_size)
         self.plans, self.windowed_plans = Plans(shared), Plans(shared)
         self.draft_plans, self.windowed_draft_plans = DraftPlans(), DraftPlans()
+        self.graph_plans: tuple[GraphPlans, ...] = ()
+        """The plans of CUDA graphs, and if there is a windowed pool, those of its table."""
         reasons = self._pool_refusals()
         for name, module in runner.model.named_modules():
             if isinstance(module, RadixAttention):
@@ -126,10 +134,9 @@ class AttnBackend(AttentionBackend):
             self.kernels[layer, drafts] = made
         return self.kernels[layer, drafts]
 
-    def init_forward_metadata_out_graph(self, forward_batch: ForwardBatch, in_capture: bool = False) -> None:
-        """Make the step. Plans are made on the host: a GPU's table of slots is waited for."""
-        if in_capture:
-            raise NotImplementedError("attn's backend: expected CUDA graphs to be off, got a capture of one")
+    def init_forward_metadata(self, forward_batch: ForwardBatch) -> None:
+        """Make the step of a batch that is run without a graph. Plans are made on the host: a GPU's table of slots is
+        waited for."""
         mode = forward_batch.forward_mode
         self.forward_metadata = None
         if mode.is_idle():
@@ -142,6 +149,43 @@ class AttnBackend(AttentionBackend):
             self._verified(forward_batch) if mode.is_target_verify() else self._made(forward_batch)
         )
 
+    def init_cuda_graph_state(self, max_bs: int, max_num_tokens: int) -> None:
+        """Prepare graphs of decoding, of `max_bs` sequences at most: compile their kernels, and make their tables."""
+        if max_num_tokens > max_bs:
+            raise NotImplementedError(
+                f"attn's backend: expected graphs of one row a sequence, got {max_num_tokens} rows of {max_bs} sequences"
+            )
+        pages = -(-self.requests.req_to_token.shape[1] // self.page_size)
+        tables = 2 if self.has_windowed_pool else 1
+        self.graph_plans = tuple(GraphPlans(max_bs, pages, self.device) for _ in range(tables))
+        for layer in self.layers.values():
+            self._kernel(replace(layer, device_plan=True))
+
+    def get_cuda_graph_seq_len_fill_value(self) -> int:
+        """Return the tokens of the sequences that fill a graph's batch, which read those of another request."""
+        return 1
+
+    def init_forward_metadata_out_graph(self, forward_batch: ForwardBatch, in_capture: bool = False) -> None:
+        """Make the step of a graph. The device makes the plans, and nothing is waited for."""
+        mode = forward_batch.forward_mode
+        if not mode.is_decode():
+            raise NotImplementedError(f"attn's backend: expected a graph of DECODE, got one of {mode.name}")
+        lengths, known = forward_batch.seq_lens, forward_batch.seq_lens_cpu
+        longest = self.requests.req_to_token.shape[1] if known is None else _longest(known)
+        slots = self._slots(forward_batch, longest)
+        plans = self.graph_plans
+        self.forward_metadata = AttnMetadata(plans[0].step(lengths, page_table(slots, self.page_size)))
+        if self.has_windowed_pool:
+            table = windowed_table(self.pool, slots, self.page_size)
+            self.forward_metadata.windowed = plans[1].step(lengths, table)
+
+    def init_forward_metadata_in_graph(self, forward_batch: ForwardBatch) -> None:
+        """Find the slots of new tokens in the windowed pool, at each replay."""
+        assert self.forward_metadata is not None, "init_forward_metadata_out_graph comes first"
+        if self.has_windowed_pool:
+            slots = self.pool.translate_loc_from_full_to_swa(forward_batch.out_cache_loc)
+            self.forward_metadata.windowed_slots = slots
+
     def _made(self, batch: ForwardBatch) -> AttnMetadata:
         """Return the step of prompts and decoding."""
         lengths = batch.seq_lens if batch.seq_lens_cpu is None else batch.seq_lens_cpu
@@ -153,7 +197,7 @@ class AttnBackend(AttentionBackend):
 
     def _rows_of(self, batch: ForwardBatch, starts: Tensor, lengths: Tensor) -> AttnMetadata:
         """Return the step of rows that are the last of their sequences."""
-        slots = self._slots(batch, lengths)
+        slots = self._slots(batch, _longest(lengths))
         made = AttnMetadata(self.plans.step(starts, lengths, page_table(slots, self.page_size)))
         if self.has_windowed_pool:
             table = windowed_table(self.pool, slots, self.page_size)
@@ -161,9 +205,8 @@ class AttnBackend(AttentionBackend):
             made.windowed_slots = self.pool.translate_loc_from_full_to_swa(batch.out_cache_loc)
         return made
 
-    def _slots(self, batch: ForwardBatch, lengths: Tensor) -> Tensor:
-        """Return the slot of the first token of each page of sequences."""
-        longest = int(lengths.max()) if len(lengths) else 0
+    def _slots(self, batch: ForwardBatch, longest: int) -> Tensor:
+        """Return the slot of the first token of each page of sequences, of which the longest has so many tokens."""
         return self.requests.req_to_token[:, : longest : self.page_size][batch.req_pool_indices]
 
     def _verified(self, batch: ForwardBatch) -> AttnMetadata:
@@ -174,7 +217,7 @@ class AttnBackend(AttentionBackend):
         if about.tree_topk == 1 or about.custom_mask is None:
             return self._rows_of(batch, starts, lengths)
         parents = parents_of(tree_masks(about.custom_mask, front, drafts)).ravel()
-        slots, at = self._slots(batch, front), batch.out_cache_loc[: int(starts[-1])]
+        slots, at = self._slots(batch, _longest(front)), batch.out_cache_loc[: int(starts[-1])]
         table = page_table(slots, self.page_size)
         made = AttnMetadata(self.draft_plans.step(starts, lengths, table, at, parents))
         if self.has_windowed_pool:
@@ -184,9 +227,6 @@ class AttnBackend(AttentionBackend):
                 starts, lengths, table, at[: int(starts[-1])], parents
             )
         return made
-
-    def init_cuda_graph_state(self, max_bs: int, max_num_tokens: int) -> None:
-        raise NotImplementedError("attn's backend has no CUDA graphs: start with --disable-cuda-graph")
 
     def forward_decode(self, *given: Any, **options: Any) -> Tensor:
         return self._forward(*given, **options)
@@ -219,6 +259,8 @@ class AttnBackend(AttentionBackend):
         if sinks is not None:
             described, tensors["sink_logits"] = replace(described, sinks=True), sinks.detach().float()
         step = self._step(layer)
+        if isinstance(step, DeviceStep):
+            described = replace(described, device_plan=True)
         q = q.view(-1, layer.tp_q_head_num, layer.qk_head_dim)
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
         out[step.rows :] = 0
@@ -230,7 +272,7 @@ class AttnBackend(AttentionBackend):
             step.run(self._kernel(described), q, pages, out=out, **tensors)
         return out.flatten(1)
 
-    def _step(self, layer: RadixAttention) -> Step | DraftStep:
+    def _step(self, layer: RadixAttention) -> Step | DraftStep | DeviceStep:
         """Return the step with the table of a layer's pool."""
         metadata = self.forward_metadata
         assert metadata is not None

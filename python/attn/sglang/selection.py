@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What happens when SGLang is asked for attn: its version and its options are checked, CUDA graphs are switched off, and
-the backend is made."""
+"""What happens when SGLang is asked for attn: its version and its options are checked, CUDA graphs that attn does not serve
+are switched off, and the backend is made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _logger = logging.getLogger("sglang.attn")  # SGLang shows what loggers below it
 
 
 def check_options(server_args: Any) -> None:
-    """Switch CUDA graphs off. Raises ValueError, with all reasons, if attn does not serve what the options ask for."""
+    """Switch those CUDA graphs off that attn does not serve. Raises ValueError, with all reasons, if attn does not serve what the options ask for."""
     from sglang.srt.arg_groups.overrides import (
         declare_resolution,
         model_config_of,
@@ -31,13 +31,19 @@ def check_options(server_args: Any) -> None:
     reasons = refused_options(options, use_mla_backend(server_args), model.is_encoder_decoder)
     if reasons:
         raise ValueError(f"attn's backend cannot serve these options: {'; '.join(reasons)}")
-    graphs = options.cuda_graph_config
-    used = [phase for phase in (Phase.DECODE, Phase.PREFILL) if graphs[phase].backend != Backend.DISABLED]
-    for phase in used:
+    graphs, off = options.cuda_graph_config, []
+    if graphs[Phase.PREFILL].backend != Backend.DISABLED:
+        off.append((Phase.PREFILL, "prompts: attn's backend plans them on the host"))
+    decode = graphs[Phase.DECODE].backend
+    if decode != Backend.DISABLED and options.speculative_algorithm:
+        off.append((Phase.DECODE, "drafts: attn's backend plans them on the host"))
+    elif decode == Backend.BREAKABLE:
+        off.append((Phase.DECODE, f"decoding: attn serves those of {Backend.FULL!r}, not of {decode!r}"))
+    for phase, why in off:
         graphs = with_phase(graphs, phase, backend=Backend.DISABLED)
-    if used:
+        _logger.warning("CUDA graphs are switched off for %s", why)
+    if off:
         declare_resolution(server_args, "attn", cuda_graph_config=graphs)
-        _logger.warning("CUDA graphs are switched off: attn's backend plans its steps on the host")
 
 
 def backend(runner: Any) -> Any:

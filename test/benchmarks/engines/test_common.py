@@ -51,9 +51,9 @@ def test_speeds_are_compared_in_the_same_mode():
     theirs, ours = row("own", "eager", 100.0, 10.0), row("attn", "eager", 110.0, 15.0)
     eager = {"eager prefill 2x8": pytest.approx(1.1), "eager decode 2x4": 1.5}
     assert common.speed_ratios([theirs, ours, row("attn", "graphs", 900.0, 900.0)], "own") == eager
-    # A backend that has no graphs is compared with graphs, too.
-    graphs = {"eager of graphs prefill 2x8": pytest.approx(1.1), "eager of graphs decode 2x4": 0.5}
-    assert common.speed_ratios([theirs, ours, row("own", "graphs", 100.0, 30.0)], "own") == eager | graphs
+    both = [theirs, ours, row("attn", "graphs", 100.0, 60.0), row("own", "graphs", 100.0, 30.0)]
+    graphs = {"graphs prefill 2x8": pytest.approx(1.0), "graphs decode 2x4": 2.0}
+    assert common.speed_ratios(both, "own") == eager | graphs
     assert common.speed_ratios([ours, row("own", "eager", 100.0, None)], "own") == {
         "eager prefill 2x8": pytest.approx(1.1)
     }
@@ -82,10 +82,10 @@ def test_the_control_differs_or_says_so(tmp_path):
         Answers.zero = True
         return lambda: setattr(Answers, "zero", False)
 
-    side = common.Side(Answers, "own", "mine", without, (), (), our_modes=("eager",))
-    own, ours, control = common.tokens_part(side, tmp_path, ["eager", "graphs"], [])
+    side = common.Side(Answers, "own", "mine", without, (), ())
+    own, ours, control = common.tokens_part(side, tmp_path, ["eager"], [])
     assert (own["backend"], ours["backend"], control["backend"]) == ("own", "attn", "control")
     assert ours["equal_answers"] == ours["answers"] and control["differs"] and not Answers.zero
     assert Answers.closed == 3
-    blind = common.Side(Answers, "own", "mine", lambda: lambda: None, (), (), our_modes=("eager",))
+    blind = common.Side(Answers, "own", "mine", lambda: lambda: None, (), ())
     assert not list(common.tokens_part(blind, tmp_path, ["eager"], []))[-1]["differs"]

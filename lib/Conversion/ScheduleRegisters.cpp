@@ -85,7 +85,10 @@ constexpr int64_t ofCodes = 16;
 constexpr int64_t ofArithmetic = 44;
 /// Less for each feature group after the first: a scale and a zero point of keys and of values, and a sum of
 /// queries.
-constexpr int64_t ofGroup = 4;
+constexpr int64_t ofGroup = 8;
+/// Less for tiles of more than `shortTile` codes of more than `longLine` features, whose conversion has more
+/// addresses and scales.
+constexpr int64_t ofLongLines = 20, longLine = 128, shortTile = 32;
 /// Limits of the 160 registers of three consumers: for plain scores, for computed or masked scores, and for
 /// several masks.
 constexpr int64_t threePlain = 128, three = 104, threeOfMasks = 92;
@@ -124,9 +127,12 @@ int64_t ScheduleModel::fragmentRoom(ScheduleAttr schedule) const {
   // Queries are gathered, which takes more registers, if the heads of a group do not fill the tile's rows
   // evenly.
   bool even = schedule.getRows() % shape.group == 0;
+  bool isLong =
+      shape.converted() && shape.keyDim > room::longLine && schedule.getWarpKeys() > room::shortTile;
   if (schedule.getKind() == ScheduleKind::Mma)
     return (manyMasks ? room::mmaOfManyMasks : room::mma) - ofRegions(shape, even) -
            (shape.converted() ? room::ofCodes + room::ofGroup * (shape.groups - 1) : 0) -
+           (isLong ? room::ofLongLines : 0) -
            (convertsByArithmetic() && schedule.getStages() > 1 ? room::ofArithmetic : 0);
   bool simple = shape.plain && !severalMasks;
   bool wide = schedule.getSliceFeatures(shape.valueDim) > room::narrowValues;

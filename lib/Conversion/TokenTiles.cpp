@@ -10,15 +10,16 @@ using namespace mlir::attn;
 using namespace mlir::tile;
 
 /// The metadata tiles of a part of a store: f32 where a line has one scale, f16 for the scale and zero point
-/// of each group, 32-bit words of four block scales. A copy takes 16, 8 or 4 bytes at an address that is a
-/// multiple of its size.
+/// of each group, 32-bit words of four block scales; the scales within a row. A copy takes 16, 8 or 4 bytes
+/// at an address that is a multiple of its size.
 static SmallVector<SharedType> metaTiles(const rt::StorePart &part, int64_t lines, MLIRContext *context) {
-  if (!part.format.hasLines())
+  if (!part.format.hasLines() && !part.format.isMixed())
     return {};
   Type element = part.format.isInteger()   ? Type(Float16Type::get(context))
                  : part.format.hasBlocks() ? Type(IntegerType::get(context, 32))
                                            : Type(Float32Type::get(context));
-  int64_t bytes = part.format.metaBytes(part.dim);
+  int64_t bytes =
+      part.format.isMixed() ? 4 * part.format.rowScales(part.dim) : part.format.metaBytes(part.dim);
   int64_t width = bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : 4;
   auto tile = SharedType::get(context, Axis::Key, lines, Axis::Feature, width / bytesOf(element), element,
                               /*swizzled=*/false, /*boxes=*/0);
@@ -32,9 +33,15 @@ TokenTiles TokenTiles::of(KVType region, int64_t lines, int64_t keyDim, int64_t 
                            /*swizzled=*/false, /*boxes=*/0);
   };
   const rt::Store store = storeOf(region);
-  if (store.isLatent())
-    return {codes(region.getKey(), keyDim), SharedType(), metaTiles(store.keys, lines, context), {}};
-  return {codes(region.getKey(), keyDim), codes(region.getValue(), valueDim),
+  if (store.isLatent()) {
+    const int64_t rest = store.keys.format.rest;
+    return {codes(region.getKey(), keyDim - rest),
+            SharedType(),
+            rest ? codes(BFloat16Type::get(context), rest) : SharedType(),
+            metaTiles(store.keys, lines, context),
+            {}};
+  }
+  return {codes(region.getKey(), keyDim), codes(region.getValue(), valueDim), SharedType(),
           metaTiles(store.keys, lines, context), metaTiles(store.values, lines, context)};
 }
 
@@ -42,6 +49,8 @@ SmallVector<SharedType> TokenTiles::all() const {
   SmallVector<SharedType> tiles{keys};
   if (values)
     tiles.push_back(values);
+  if (keyRest)
+    tiles.push_back(keyRest);
   llvm::append_range(tiles, keyMeta);
   llvm::append_range(tiles, valueMeta);
   return tiles;
@@ -51,8 +60,9 @@ bool mlir::attn::narrowsQueries(ScheduleAttr schedule, ArrayRef<KVType> regions,
   constexpr int64_t rowsOfOneMma = 16;
   return schedule.getKind() == ScheduleKind::Mma && !schedule.getQueryInRegisters() &&
          schedule.getRows() == rowsOfOneMma && isMultiplied(element) && !regions.empty() &&
-         llvm::all_of(regions, [](KVType region) {
-           return region.getLatent() && isa<QuantizedType>(region.getKey());
+         llvm::all_of(regions, [&](KVType region) {
+           return region.getLatent() && isa<QuantizedType>(region.getKey()) &&
+                  formatOf(region.getKey()).rest == formatOf(regions.front().getKey()).rest;
          });
 }
 

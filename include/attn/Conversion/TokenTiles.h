@@ -12,6 +12,7 @@ namespace mlir::attn {
 /// several narrow tiles: a copy can take the width of one, and a lane reads it at once.
 struct TokenTiles {
   tile::SharedType keys, values;
+  tile::SharedType keyRest; ///< features that are not quantized beside those that are; null without
   SmallVector<tile::SharedType> keyMeta, valueMeta;
 
   /// The tiles of `lines` tokens whose keys and values have `keyDim` and `valueDim` features in a tile.

@@ -254,7 +254,7 @@ struct PartPattern : TilePattern<PartOp> {
                                 ConversionPatternRewriter &rewriter) const override {
     FragmentType source = op.getSource().getType(), result = op.getResult().getType();
     ValueRange registers = adaptor.getSource();
-    int64_t rows = source.getSizes()[0] / (source.getLayout() == Layout::Lhs ? 16 : 8);
+    int64_t rows = source.getSizes()[0] / (source.getLayout() == Layout::Rhs ? 8 : 16);
     int64_t line = registers.size() / rows, columns = source.getSizes()[1];
     int64_t size = result.getRegisters() / rows, first = line * int64_t(op.getFirst()) / columns;
     SmallVector<Value> part;
@@ -265,9 +265,26 @@ struct PartPattern : TilePattern<PartOp> {
   }
 };
 
+struct JoinPattern : TilePattern<JoinOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(JoinOp op, OneToNOpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    const int64_t rows = op.getResult().getType().getSizes()[0] / 16;
+    SmallVector<Value> joined;
+    for (int64_t row = 0; row < rows; ++row)
+      for (ValueRange source : adaptor.getSources()) {
+        const int64_t line = source.size() / rows;
+        llvm::append_range(joined, source.slice(row * line, line));
+      }
+    rewriter.replaceOpWithMultiple(op, {joined});
+    return success();
+  }
+};
+
 } // namespace
 
 void tile::populateRhsPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                const LaneMap &lanes) {
-  patterns.add<LoadRhsPattern, LoadColumnsPattern, PartPattern>(converter, patterns.getContext(), lanes);
+  patterns.add<LoadRhsPattern, LoadColumnsPattern, PartPattern, JoinPattern>(converter, patterns.getContext(),
+                                                                             lanes);
 }

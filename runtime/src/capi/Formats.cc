@@ -58,6 +58,12 @@ static Result<Store> storeOf(const AttnStore &given) {
     part.dim = dim;
     part.format = *format;
   }
+  for (const StorePart *part : {&store.keys, &store.values})
+    if (part->format.isMixed() && (!latent || store.values.dim != store.keys.format.rowCoded(store.keys.dim)))
+      return inputError(
+          "value: expected the first 512 features of keys in " + part->format.text() + ", got " +
+          (latent ? "the first " + std::to_string(given.valueDim) : std::string("values apart")) +
+          "; nearest legal: " + std::string(Store::partOfKey) + " with 512 features");
   if (latent && (given.valueDim < 1 || given.valueDim > given.keyDim))
     return inputError("value: expected a value inside of its key, the first of its " +
                       std::to_string(given.keyDim) + " features, got " + std::to_string(given.valueDim));

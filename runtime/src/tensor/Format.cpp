@@ -19,6 +19,8 @@ constexpr DType floatCodes[] = {DType::F8E4M3FN, DType::F8E5M2};
 constexpr int integerBits[] = {8, 4, 2};
 constexpr int64_t groupSizes[] = {16, 32, 64, 128};
 constexpr std::string_view scaleWords[] = {"", "tensor", "head", "token"};
+/// Rows of e4m3, scales and bf16 have the parts that engines give them: three of whole 16 bytes.
+constexpr int64_t codedFeatures = 512, codedGroup = 128, restFeatures = 64;
 constexpr int powerBias = 127, noPower = 255;
 
 /// The kinds of blocks.
@@ -49,9 +51,9 @@ Pair pairAt(const uint8_t *meta, int64_t group) {
   return {static_cast<float>(fromF16(halves[0])), static_cast<float>(fromF16(halves[1]))};
 }
 
-float scaleAt(const uint8_t *meta) {
+float scaleAt(const uint8_t *meta, int64_t index = 0) {
   float scale;
-  std::memcpy(&scale, meta, sizeof scale);
+  std::memcpy(&scale, meta + index * int64_t{sizeof scale}, sizeof scale);
   return scale;
 }
 
@@ -93,6 +95,30 @@ std::string listOf(const std::vector<std::string> &names) {
   return text;
 }
 
+/// The scale by which a float of this magnitude becomes the largest one of its type; 1 for zeros.
+float tokenScale(const ElementType &type, float magnitude) {
+  const auto largest = static_cast<float>(type.largest());
+  return magnitude == 0 ? 1 : std::max(magnitude * (1 / largest), std::numeric_limits<float>::min());
+}
+
+/// Quantizes groups of features, and writes their scales and the rest of the row after them.
+void quantizeMixed(Format format, std::span<const float> row, uint8_t *codes) {
+  const ElementType &type = format.element(), &wide = elementType(DType::BF16);
+  const int64_t dim = std::ssize(row), coded = format.rowCoded(dim);
+  for (int64_t g = 0; g < format.rowScales(dim); ++g) {
+    const auto group = row.subspan(static_cast<size_t>(g * format.group), static_cast<size_t>(format.group));
+    const float scale = tokenScale(type, magnitudeOf(group)), inverse = 1 / scale;
+    std::memcpy(codes + coded + 4 * g, &scale, sizeof scale);
+    for (size_t i = 0; i < group.size(); ++i)
+      codes[g * format.group + static_cast<int64_t>(i)] = static_cast<uint8_t>(
+          toFloatBits(std::clamp<double>(group[i] * inverse, -type.largest(), type.largest()), type));
+  }
+  for (int64_t f = coded; f < dim; ++f) {
+    const uint16_t bits = toFloatBits(row[static_cast<size_t>(f)], wide);
+    std::memcpy(codes + format.restByte(dim) + 2 * (f - coded), &bits, sizeof bits);
+  }
+}
+
 /// The part of a row that has its own metadata.
 std::span<const float> groupOf(Format format, std::span<const float> row, int64_t group) {
   return row.subspan(static_cast<size_t>(group * format.group), static_cast<size_t>(format.group));
@@ -120,6 +146,8 @@ std::string Format::codeName() const { return isInteger() ? integerName(bits) : 
 std::string Format::text() const {
   if (isPlain())
     return codeName();
+  if (isMixed())
+    return codeName() + " per " + std::to_string(group) + " rest " + std::to_string(rest);
   return codeName() + " per " +
          (scales == Scales::Group ? std::to_string(group)
                                   : std::string(scaleWords[static_cast<size_t>(scales)])) +
@@ -130,6 +158,8 @@ std::optional<Format> Format::parse(std::string_view text) {
   for (const BlockFormat &each : blockFormats)
     if (each.format.text() == text)
       return each.format;
+  if (const Format mixed = rows(codedGroup, restFeatures); text == mixed.text())
+    return mixed;
   const size_t space = text.find(" per ");
   const std::string_view code = text.substr(0, space);
   const std::string_view per = space == std::string_view::npos ? "" : text.substr(space + 5);
@@ -165,6 +195,12 @@ std::string Format::fault() const {
     }
     return "expected blocks of " + listOf(legal) + ", got " + text() + "; nearest legal: " + nearest;
   }
+  if (isMixed())
+    return *this == rows(codedGroup, restFeatures)
+               ? ""
+               : "expected rows of f8E4M3FN per 128 and a rest of 64 features, got per " +
+                     std::to_string(group) + " and a rest of " + std::to_string(rest) +
+                     "; nearest legal: per = 128, rest = 64";
   if (isInteger()) {
     if (!isAmong<int>(integerBits, bits))
       return "expected quantized integers of 8, 4 or 2 bits, got " + std::to_string(bits) +
@@ -197,6 +233,11 @@ std::string Format::faultOf(int64_t dim) const {
     return (dim > unit ? std::to_string(dim / unit * unit) + " or " : "") +
            std::to_string(dim / unit * unit + unit);
   };
+  if (isMixed())
+    return rowCoded(dim) == codedFeatures
+               ? ""
+               : "expected rows of 576 features, 512 of f8E4M3FN and a rest of 64, got " +
+                     std::to_string(dim) + "; nearest legal: 576";
   const int64_t chunk = codesPerChunk();
   if (dim % chunk != 0)
     return "expected a dim of whole 16 bytes, a multiple of " + std::to_string(chunk) + " elements of " +
@@ -216,7 +257,11 @@ std::string Format::faultOf(int64_t dim) const {
          ", or all of it, got " + std::to_string(group) + "; nearest legal: " + std::to_string(closest);
 }
 
-float Format::largest() const { return isInteger() ? largestOfIntegers : std::numeric_limits<float>::max(); }
+float Format::largest() const {
+  return isInteger() ? largestOfIntegers
+         : isMixed() ? static_cast<float>(elementType(DType::BF16).largest())
+                     : std::numeric_limits<float>::max();
+}
 
 float Format::scaleFor(double magnitude) const {
   return isPlain() || !(magnitude > 0) ? 1 : static_cast<float>(magnitude / element().largest());
@@ -239,6 +284,8 @@ void RowDecoder::decode(const uint8_t *codes, const uint8_t *meta, std::span<flo
     return decodeIntegers(codes, meta, out);
   if (format.hasBlocks())
     return decodeBlocks(codes, meta, out, scale);
+  if (format.isMixed())
+    return decodeMixed(codes, out);
   if (format.codes == DType::BF16) // this loop vectorizes
     for (size_t i = 0; i < out.size(); ++i)
       out[i] = std::bit_cast<float>(static_cast<uint32_t>(wide(i)) << 16);
@@ -251,6 +298,19 @@ void RowDecoder::decode(const uint8_t *codes, const uint8_t *meta, std::span<flo
   if (!format.isPlain())
     for (float &number : out)
       number *= scaleAt(meta);
+}
+
+void RowDecoder::decodeMixed(const uint8_t *codes, std::span<float> out) const {
+  // Values are the first features of a row, whose length is that of its keys.
+  const int64_t dim = codedFeatures + format.rest, coded = format.rowCoded(dim);
+  for (int64_t f = 0; f < std::ssize(out); ++f)
+    if (f < coded) {
+      out[static_cast<size_t>(f)] = table[codes[f]] * scaleAt(codes + coded, f / format.group);
+    } else {
+      uint16_t bits;
+      std::memcpy(&bits, codes + format.restByte(dim) + 2 * (f - coded), sizeof bits);
+      out[static_cast<size_t>(f)] = std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+    }
 }
 
 void RowDecoder::decodeBlocks(const uint8_t *codes, const uint8_t *meta, std::span<float> out,
@@ -306,10 +366,7 @@ uint8_t findBlockScale(Format format, float magnitude, float scale) {
 
 void findMeta(Format format, std::span<const float> row, uint8_t *meta, float scale) {
   if (format.scales == Format::Scales::Token) {
-    const float magnitude = magnitudeOf(row);
-    const auto largest = static_cast<float>(elementType(format.codes).largest());
-    const float found =
-        magnitude == 0 ? 1 : std::max(magnitude * (1 / largest), std::numeric_limits<float>::min());
+    const float found = tokenScale(elementType(format.codes), magnitudeOf(row));
     std::memcpy(meta, &found, sizeof found);
   }
   if (format.scales != Format::Scales::Group)
@@ -331,6 +388,8 @@ void findMeta(Format format, std::span<const float> row, uint8_t *meta, float sc
 
 void quantizeRow(Format format, std::span<const float> row, const uint8_t *meta, uint8_t *codes,
                  float scale) {
+  if (format.isMixed())
+    return quantizeMixed(format, row, codes);
   if (format.isInteger()) {
     const auto perByte = static_cast<size_t>(8 / format.bits), group = static_cast<size_t>(format.group);
     std::fill_n(codes, format.rowBytes(std::ssize(row)), uint8_t{0});

@@ -66,7 +66,7 @@ std::vector<StoreTensor> Store::data() const {
     tensors.push_back({codesName(*part), part->format.codes, dims, StoreTensor::Content::Codes});
   }
   for (const StorePart *part : parts())
-    if (!part->format.isPlain())
+    if (part->format.hasMeta())
       tensors.push_back(part->format.hasLines() ? lineTensor(*part) : sharedTensor(*part));
   for (const StorePart *part : parts())
     if (part->format.hasLines() && part->format.hasSharedScale())

@@ -175,18 +175,54 @@ func.func private @latent(!attn.kv<unified<16>, heads = 1, dim = 128, key = bf16
 
 // -----
 
-// expected-error @below {{expected keys of f16, bf16 or f8E4M3FN with a scale per tensor, head or token where values are a part of them, got '!attn.quantized<i8, per = 128>'; nearest legal: !attn.quantized<f8E4M3FN, per = token>}}
+// expected-error @below {{expected keys of f16, bf16 or f8E4M3FN with a scale per tensor, head or token, or per 128 and a rest of 64, where values are a part of them, got '!attn.quantized<i8, per = 128>'; nearest legal: !attn.quantized<f8E4M3FN, per = token>}}
 func.func private @latent(!attn.kv<paged<16>, heads = 1, dim = 128, key = !attn.quantized<i8, per = 128>, value = first<64>>)
 
 // -----
 
-// expected-error @below {{expected keys of f16, bf16 or f8E4M3FN with a scale per tensor, head or token where values are a part of them, got '!attn.quantized<f8E5M2, per = head>'}}
+// expected-error @below {{expected keys of f16, bf16 or f8E4M3FN with a scale per tensor, head or token, or per 128 and a rest of 64, where values are a part of them, got '!attn.quantized<f8E5M2, per = head>'}}
 func.func private @latent(!attn.kv<paged<16>, heads = 1, dim = 576, key = !attn.quantized<f8E5M2, per = head>, value = first<512>>)
 
 // -----
 
 // expected-error @below {{where values are a part of them, got '!attn.quantized<f8E4M3FN, per = 32, scale = f8E8M0FNU>'}}
 func.func private @latent(!attn.kv<paged<16>, heads = 1, dim = 576, key = !attn.quantized<f8E4M3FN, per = 32, scale = f8E8M0FNU>, value = first<512>>)
+
+// -----
+
+// expected-error @below {{expected a value that is the quantized features of its key beside a rest of 64; nearest legal: value = first<512>}}
+func.func private @mixed(!attn.kv<paged<16>, heads = 1, dim = 576, key = !attn.quantized<f8E4M3FN, per = 128, rest = 64>, value = first<256>>)
+
+// -----
+
+// expected-error @below {{expected a value that is the quantized features of its key beside a rest of 64; nearest legal: value = first<512>}}
+func.func private @mixed(!attn.kv<paged<16>, heads = 1, dim = 576, value_dim = 512, key = !attn.quantized<f8E4M3FN, per = 128, rest = 64>, value = bf16>)
+
+// -----
+
+// expected-error @below {{keys: expected rows of 576 features, 512 of f8E4M3FN and a rest of 64, got 320; nearest legal: 576}}
+func.func private @mixed(!attn.kv<paged<16>, heads = 1, dim = 320, key = !attn.quantized<f8E4M3FN, per = 128, rest = 64>, value = first<256>>)
+
+// -----
+
+// expected-error @below {{expected rows of f8E4M3FN per 128 and a rest of 64 features, got per 64 and a rest of 64; nearest legal: per = 128, rest = 64}}
+func.func private @mixed(!attn.kv<paged<16>, heads = 1, dim = 576, key = !attn.quantized<f8E4M3FN, per = 64, rest = 64>, value = first<512>>)
+
+// -----
+
+// expected-error @below {{expected a rest of features beside f8E4M3FN per 128, got 'i8' per 128; nearest legal: !attn.quantized<f8E4M3FN, per = 128, rest = 64>}}
+func.func private @mixed(!attn.kv<paged<16>, heads = 1, dim = 576, key = !attn.quantized<i8, per = 128, rest = 64>, value = first<512>>)
+
+// -----
+
+!query = tensor<?x16x576xf16>
+!output = tensor<?x16x512xf16>
+!mixed = !attn.kv<paged<16>, heads = 1, dim = 576, key = !attn.quantized<f8E4M3FN, per = 128, rest = 64>, value = first<512>>
+func.func @half(%q: !query {attn.name = "q"}, %kv: !mixed {attn.name = "kv"}) -> !output {
+  // expected-error @below {{expected queries of bf16 beside keys whose last 64 features are bf16, got 'f16'}}
+  %o = attn.attend %q over (%kv see causal) : !query, !mixed -> !output
+  return %o : !output
+}
 
 // -----
 

@@ -3,7 +3,9 @@
 #include "attn_rt/tensor/Format.h"
 #include "attn_rt/support/Random.h"
 
+#include <array>
 #include <cmath>
+#include <cstring>
 #include <gtest/gtest.h>
 #include <limits>
 #include <set>
@@ -47,21 +49,67 @@ TEST(Format, Texts) {
                             Format::integers(2, 80),
                             Format::blocksOf(DType::F8E5M2, 32, Format::Blocks::E8M0),
                             Format::blocksOf(DType::U8, 32, Format::Blocks::E8M0),
-                            Format::blocksOf(DType::U8, 16, Format::Blocks::E4M3)};
+                            Format::blocksOf(DType::U8, 16, Format::Blocks::E4M3),
+                            Format::rows(128, 64)};
   std::set<std::string> texts;
   for (const Format &format : formats) {
     EXPECT_EQ(Format::parse(format.text()), format) << format.text();
     EXPECT_EQ(format.fault(), "");
     texts.insert(format.text());
   }
-  EXPECT_EQ(texts, (std::set<std::string>{"bf16", "f16", "f4e2m1fn per 16 by f8e4m3fn",
-                                          "f4e2m1fn per 32 by f8e8m0fnu", "f8e4m3fn per head",
-                                          "f8e4m3fn per token", "f8e5m2 per 32 by f8e8m0fnu",
-                                          "f8e5m2 per tensor", "i2 per 80", "i4 per 64", "i8 per 128"}));
-  for (const char *text : {"", "bf16 per head", "bf16 per ", "f8e4m3fn", "f8e4m3fn per 64", "i4",
-                           "i4 per head", "i4 per 0", "i4 per 64x", "i3 per 64", "per 64", "f4e2m1fn",
-                           "f4e2m1fn per 32", "f4e2m1fn per 16 by f8e8m0fnu", " by f8e8m0fnu"})
+  EXPECT_EQ(texts,
+            (std::set<std::string>{"bf16", "f16", "f4e2m1fn per 16 by f8e4m3fn",
+                                   "f4e2m1fn per 32 by f8e8m0fnu", "f8e4m3fn per 128 rest 64",
+                                   "f8e4m3fn per head", "f8e4m3fn per token", "f8e5m2 per 32 by f8e8m0fnu",
+                                   "f8e5m2 per tensor", "i2 per 80", "i4 per 64", "i8 per 128"}));
+  for (const char *text :
+       {"", "bf16 per head", "bf16 per ", "f8e4m3fn", "f8e4m3fn per 64", "f8e4m3fn per 64 rest 64", "i4",
+        "i4 per head", "i4 per 0", "i4 per 64x", "i3 per 64", "per 64", "f4e2m1fn", "f4e2m1fn per 32",
+        "f4e2m1fn per 16 by f8e8m0fnu", " by f8e8m0fnu"})
     EXPECT_FALSE(Format::parse(text)) << text;
+}
+
+/// A line as FlashMLA and vLLM store it: quantized numbers, their scales, and bf16.
+TEST(Format, RowsOfSeveralParts) {
+  const Format format = Format::rows(128, 64);
+  EXPECT_EQ(format.rowBytes(576), 656);
+  EXPECT_EQ(format.restByte(576), 528);
+  EXPECT_EQ(format.metaBytes(576), 0);
+  EXPECT_TRUE(!format.isPlain() && !format.isInteger() && !format.hasMeta() && !format.hasLines() &&
+              !format.hasSharedScale());
+  std::vector<float> row = normalRow(576, "rows");
+  for (size_t f = 128; f < 256; ++f)
+    row[f] *= 1000;
+  std::fill_n(row.begin() + 256, 128, 0.0F);
+  row[512] = 1e30F;
+  std::vector<uint8_t> codes(656);
+  quantizeRow(format, row, nullptr, codes.data());
+  std::array<float, 4> scales{};
+  std::memcpy(scales.data(), codes.data() + 512, sizeof scales);
+  for (size_t g = 0; g < 4; ++g) {
+    float most = 0;
+    for (size_t f = 128 * g; f < 128 * (g + 1); ++f)
+      most = std::max(most, std::abs(row[f]));
+    EXPECT_EQ(scales[g], most == 0 ? 1 : most * (1 / 448.0F));
+  }
+  std::vector<float> all(576), values(512);
+  RowDecoder(format).decode(codes.data(), nullptr, all);
+  RowDecoder(format).decode(codes.data(), nullptr, values);
+  for (size_t f = 0; f < 576; ++f)
+    EXPECT_NEAR(all[f], row[f],
+                std::abs(row[f]) * (f < 512 ? 0x1p-4 : 0x1p-8) + (f < 512 ? scales[f / 128] / 512 : 0))
+        << f;
+  EXPECT_TRUE(std::equal(values.begin(), values.end(), all.begin()));
+  EXPECT_EQ(format.faultOf(576), "");
+  EXPECT_EQ(format.faultOf(512),
+            "expected rows of 576 features, 512 of f8E4M3FN and a rest of 64, got 512; nearest legal: 576");
+  EXPECT_EQ(Format::rows(64, 64).fault(),
+            "expected rows of f8E4M3FN per 128 and a rest of 64 features, got per 64 and "
+            "a rest of 64; nearest legal: per = 128, rest = 64");
+  row = {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()};
+  EXPECT_EQ(clampRow(format, row), 2);
+  EXPECT_EQ(row[0], 0);
+  EXPECT_EQ(row[1], static_cast<float>(elementType(DType::BF16).largest()));
 }
 
 TEST(Format, Faults) {

@@ -35,7 +35,10 @@
 //
 // Values that are a part of their keys come out of the keys' tile, and share its
 // scales. Queries that do not fit registers are narrowed in shared memory, once
-// per task, so that keys become f16.
+// per task, so that keys become f16. If the last features of a key are bf16, so
+// are those of queries. Each group of the other features has a scale per token:
+// its product is scaled in f32 as it is added, and its values have weights of
+// their own, in a unit that the token's largest scale decides.
 //
 // A task reads one KV head. If all its tokens lie in one region, the scale of a
 // head or a tensor becomes a part of the scores' unit and of the final
@@ -191,6 +194,8 @@ Value FragmentExpansion::rowsMmaTokens(UpdateOp update) {
   }
   if (factor)
     scale = scale ? arith::MulFOp::create(b, scale, factor).getResult() : factor;
+  if (part.format.isMixed())
+    return mixedScores(update, query, part, scale);
   if (isLatent(update) && !held)
     return panelScores(update, query, part, scale);
   Type element = factor ? Type(b.getF16Type()) : form.getElement();
@@ -238,6 +243,43 @@ Value FragmentExpansion::panelScores(UpdateOp update, Value query, const rt::Sto
                              /*tiny=*/false);
     sum = ScoresOp::create(b, pairs(), form.getMmas(), queriesOf(query, first, features), keys, line,
                            IntegerAttr(), sum, isLast ? scale : Value(), isLast ? ofTokens : Value());
+  }
+  return sum;
+}
+
+/// Adds up the products of groups of features, each times its tokens' scales, and that of the rest.
+Value FragmentExpansion::mixedScores(UpdateOp update, Value query, const rt::StorePart &part, Value scale) {
+  const int64_t coded = part.format.rowCoded(part.dim), group = part.format.group;
+  auto shared = dyn_cast<SharedType>(query.getType());
+  Type element = shared ? shared.getElement() : Type(b.getF16Type());
+  Value rest = shared ? panelsOf(query, b.i32(static_cast<int32_t>(coded)), part.format.rest)
+                      : copyOf(update.getQuery(), Copy::QueryRest);
+  Value line = RowsPart(b, form, update.getQuery()).first(), tile = copyOf(update.getKv(), Copy::Keys);
+  auto product = [&](Value rows, Value keys, Value begin = {}) -> Value {
+    return ScoresOp::create(b, pairs(), form.getMmas(), rows, keys,
+                            isa<SharedType>(rows.getType()) ? line : Value(), IntegerAttr(), begin, Value(),
+                            Value());
+  };
+  SmallVector<Value> scales = lineMeta(update, /*keys=*/true);
+  Value sum;
+  for (auto [number, ofTokens] : llvm::enumerate(scales)) {
+    // The rest stands before the last group, because ptxas then spills nothing on any chip.
+    if (number + 1 == scales.size())
+      sum = product(rest, copyOf(update.getKv(), Copy::KeyRest), sum);
+    const int64_t first = static_cast<int64_t>(number) * group;
+    Value keys = dequantized(panelsOf(tile, b.i32(static_cast<int32_t>(first)), group), Axis::Key, part,
+                             element, {}, {}, /*tiny=*/false);
+    Value factor = ofTokens;
+    if (scale)
+      factor = b.map(perToken(b.getF32Type()), ValueRange{ofTokens},
+                     [&](ValueRange v) -> Value { return arith::MulFOp::create(b, v[0], scale); });
+    SmallVector<Value> terms{product(queriesOf(query, first, group), keys), factor};
+    if (sum)
+      terms.push_back(sum);
+    sum = b.map(pairs(), terms, [&](ValueRange v) -> Value {
+      return v.size() > 2 ? math::FmaOp::create(b, v[0], v[1], v[2]).getResult()
+                          : arith::MulFOp::create(b, v[0], v[1]).getResult();
+    });
   }
   return sum;
 }
@@ -334,6 +376,36 @@ Value FragmentExpansion::firstFeature() {
 // Weights that take the scales of values
 //===----------------------------------------------------------------------===//
 
+/// The scales of group `group` of this warp's slice of the values, which has `groups` groups.
+Value FragmentExpansion::scaleOfGroup(ArrayRef<Value> scales, int64_t group, int64_t groups) {
+  Value slice = valueSlice(), result = scales[group];
+  for (int64_t other = 1; slice && other < schedule.getSlices(); ++other) {
+    Value isOther = b.compare(arith::CmpIPredicate::eq, slice, b.i32(static_cast<int32_t>(other)));
+    result = b.map(perToken(b.getF32Type()), ValueRange{result, scales[other * groups + group]},
+                   [&](ValueRange v) -> Value { return b.select(isOther, v[1], v[0]); });
+  }
+  return result;
+}
+
+Value FragmentExpansion::accumulateGroups(UpdateOp update, ArrayRef<Value> scales, Value weights, Value acc) {
+  const rt::StorePart part = partOf(update, /*keys=*/true);
+  const int64_t group = part.format.group;
+  Value tile = copyOf(update.getKv(), Copy::Values), slice = firstFeature();
+  auto whole = cast<FragmentType>(acc.getType());
+  FragmentType some = b.fragment(whole.getAxes(), {whole.getSizes()[0], group}, whole.getElement());
+  SmallVector<Value> sums;
+  for (auto [number, ofTokens] : llvm::enumerate(scales)) {
+    const int64_t column = static_cast<int64_t>(number) * group;
+    Value first = b.i32(static_cast<int32_t>(column));
+    Value values = dequantized(panelsOf(tile, slice ? b.add(slice, first) : first, group), Axis::Feature,
+                               part, b.getF16Type(), {}, {}, /*tiny=*/false);
+    Value scaled = ScaleWeightsOp::create(b, weights.getType(), weights, ofTokens);
+    Value sum = PartOp::create(b, some, acc, b.getI64IntegerAttr(column));
+    sums.push_back(AccumulateOp::create(b, some, form.getMmas(), scaled, values, Value(), sum));
+  }
+  return JoinOp::create(b, whole, sums);
+}
+
 FragmentExpansion::TokenMeta FragmentExpansion::weighedMeta(UpdateOp update) {
   const rt::Format format = partOf(update, /*keys=*/false).format;
   if (form.getCodes()) {
@@ -352,6 +424,21 @@ FragmentExpansion::TokenMeta FragmentExpansion::weighedMeta(UpdateOp update) {
   }
   if (format.scales == Scales::Token)
     return {lineMeta(update, /*keys=*/false)[0], {}, {}};
+  if (format.isMixed()) {
+    // Weights of the largest group are 2^7 in this unit, up to 2^15 by the slack: those of groups of much
+    // smaller scales stay normal numbers of f16 for longer.
+    auto largest = [&](ValueRange v) -> Value {
+      Value most = v.front();
+      for (Value x : v.drop_front())
+        most = arith::MaxNumFOp::create(b, most, x);
+      return arith::MulFOp::create(b, most, b.f32(0x1p-7F));
+    };
+    SmallVector<Value> scales = lineMeta(update, /*keys=*/false), own;
+    const int64_t groups = form.getValueTile() / format.group;
+    for (int64_t group = 0; group < groups; ++group)
+      own.push_back(scaleOfGroup(scales, group, groups));
+    return {b.map(perToken(b.getF32Type()), scales, largest), {}, {}, own};
+  }
   if (Value scale = copyOf(update.getKv(), Copy::ValueScale))
     return {b.splat(scale, perToken(b.getF32Type())), {}, {}};
   return {};

@@ -43,6 +43,10 @@ void expandState(const OneUpdate &one, Value result, FragmentExpansion &e) {
     acc = RescaleOp::create(b, acc.getType(), acc, step.getDecay(), step.getMoved());
   if (meta.zero)
     zeros = e.addZeros(state.zeros, step.getDecay(), weights, meta.zero);
+  if (!meta.groups.empty()) {
+    acc = e.accumulateGroups(update, meta.groups, weights, acc);
+    return e.setState(result, {step.getNewMax(), step.getNewSum(), acc, zeros, state.unit});
+  }
   if (meta.scale)
     weights = ScaleWeightsOp::create(b, weights.getType(), weights, meta.scale);
   Value values = e.valuesOf(update, meta); // a fragment has the features of this warp alone

@@ -93,10 +93,14 @@ struct FragmentExpansion {
   /// scale, the largest of the token. Other tokens have none.
   struct TokenMeta {
     Value scale, zero, most;
+    SmallVector<Value> groups; ///< the scales of each group of this warp's features, where lines hold them
   };
   TokenMeta weighedMeta(UpdateOp update);
   /// A staged tile's values as an MMA with weights takes them: the tile, or fragments of f16.
   Value valuesOf(UpdateOp update, const TokenMeta &weighed);
+  /// Adds weights times values whose groups of features have a scale per token each: weights take a group's
+  /// scales.
+  Value accumulateGroups(UpdateOp update, ArrayRef<Value> scales, Value weights, Value acc);
   /// The number of this warp among those that share its rows, and the first feature of its slice of the
   /// values; null if no warps share rows.
   Value valueSlice();
@@ -188,6 +192,8 @@ private:
   Value panelsOf(Value tile, Value first, int64_t features);
   Value queriesOf(Value query, int64_t first, int64_t features);
   Value panelScores(UpdateOp update, Value query, const rt::StorePart &part, Value scale);
+  Value mixedScores(UpdateOp update, Value query, const rt::StorePart &part, Value scale);
+  Value scaleOfGroup(ArrayRef<Value> scales, int64_t group, int64_t groups);
   Value groupScores(UpdateOp update, Value query, Value keys, const rt::StorePart &part, Value scale,
                     bool tiny);
   Value maskForList(UpdateOp update, Value scores, Value firstKey);

@@ -34,6 +34,21 @@ static Value metaWord(RowExpansion &e, DequantizeRowsOp op, int64_t together, in
   return result;
 }
 
+/// The numbers of a line's quantized part or of its rest.
+static Words dequantizeMixed(RowExpansion &e, DequantizeRowsOp op, const rt::StorePart &part,
+                             ArrayRef<Value> words, int64_t load, Type element) {
+  KernelBuilder &b = e.b;
+  RowNumbers n(b);
+  ShareAttr share = op.getShare();
+  Value column = b.add(e.columnOf(share, load), b.mul(op.getPiece(), b.i32(share.getWidth())));
+  Value isRest = e.isRest(part, b.rem(column, part.dim / rowNumbers)), scale = n.number(words[2]);
+  SmallVector<Value> numbers;
+  for (auto [code, other] : llvm::zip_equal(n.unpackCodes(words.take_front(2), part.format.bits),
+                                            n.unpack(words.drop_front(3), b.getBF16Type())))
+    numbers.push_back(b.select(isRest, other, n.mul(n.fromCode(code, part.format.element()), scale)));
+  return n.pack(numbers, element);
+}
+
 void RowExpansion::dequantize(DequantizeRowsOp op) {
   b.setInsertionPoint(op);
   RowNumbers n(b);
@@ -43,6 +58,10 @@ void RowExpansion::dequantize(DequantizeRowsOp op) {
   int64_t together = numbersTogether(part) / rowNumbers;
   SmallVector<Words> rows;
   for (auto [load, words] : llvm::enumerate(held.at(op.getCodes()))) {
+    if (format.isMixed()) {
+      rows.push_back(dequantizeMixed(*this, op, part, words, load, element));
+      continue;
+    }
     Value scale, zero;
     if (format.hasSharedScale())
       scale = givenScale(op.getKv(), op.getPart(), op.getLayer(), op.getPiece(), op.getShare(), load);

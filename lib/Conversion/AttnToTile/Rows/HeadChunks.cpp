@@ -62,6 +62,8 @@ RowExpansion::Chunk RowExpansion::headChunkOf(const Access &access, const RowMem
   Value head = b.add(rowOf(share, load), b.mul(access.piece, b.i32(heads)));
   if (headsOf(access.argument) % heads)
     both(b.less(head, b.i32(headsOf(access.argument))));
+  if (access.isMixed())
+    return mixedChunkOf(there, lineOf(access, memory, head), columnOf(share, load));
   int64_t perElement = std::max<int64_t>(1, share.getChunk() / 4);
   Value index = b.add(lineOf(access, memory, head), b.wide(columnOf(share, load)));
   return {there, b.mul(index, b.i64(perElement))};

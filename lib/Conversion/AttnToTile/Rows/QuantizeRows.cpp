@@ -78,6 +78,10 @@ void Quantizer::run() {
     clean(row);
     Meta meta = metaOf(row, load);
     codes.push_back(codesOf(row, meta));
+    if (format.isMixed()) { // the line has its codes and their scale, or its bf16
+      codes.back().push_back(meta.word);
+      llvm::append_range(codes.back(), n.pack(row, b.getBF16Type()));
+    }
     found.push_back(meta.word);
   }
   e.held[op.getCodes()] = codes;
@@ -161,7 +165,7 @@ Quantizer::Meta Quantizer::findPower(ArrayRef<Value> row) {
 
 Quantizer::Meta Quantizer::findToken(ArrayRef<Value> row) {
   Value most = largestOf(row);
-  float perLargest = 1.0F / static_cast<float>(rt::elementType(format.codes).largest());
+  float perLargest = 1.0F / static_cast<float>(format.element().largest());
   Value scale = n.max(n.mul(most, b.f32(perLargest)), b.f32(std::numeric_limits<float>::min()));
   Value isZero = b.compare(arith::CmpIPredicate::eq, n.bits(most), b.i32(0));
   scale = b.select(isZero, b.f32(1), scale);

@@ -26,6 +26,10 @@ struct RowExpansion::Access {
         share(op.getShare()) {}
 
   RowMemory memory() const { return rowMemoryOf(argument, part, meta); }
+  /// Whether lanes convert lines of quantized numbers, their scales and a rest. Copies take their bytes.
+  bool isMixed() const {
+    return !meta && storedPartOf(argument, part).format.isMixed() && share.getChunk() == rowNumbers;
+  }
 };
 
 } // namespace mlir::attn

@@ -96,10 +96,17 @@ RowExpansion::Chunk RowExpansion::chunkOf(const Access &access, const RowMemory 
     both(b.less(numberOf(share, load), b.i32(ShareAttr::rows * width)));
   if (used < lanes)
     both(b.less(lane, b.i32(used)));
-  both(b.less(column, b.i32(memory.chunks(chunk))));
-
   Value slot = access.listed ? fromLane(access.rows, row) : b.add(access.rows, row);
   Value layers = b.mul(b.mul(access.layer, strideOf(memory)), b.i64(rowChunkBytes / chunk));
+  if (access.isMixed()) {
+    const rt::StorePart part = storedPartOf(access.argument, access.part);
+    const int64_t columns = part.dim / rowNumbers, heads = memory.rowBytes / part.format.rowBytes(part.dim);
+    both(b.less(column, b.i32(heads * columns)));
+    Value line = b.add(layers, inLayer(access, memory, slot, b.i32(0)));
+    line = b.add(line, b.wide(b.mul(b.div(column, columns), b.i32(memory.chunks(chunk) / heads))));
+    return mixedChunkOf(there, line, b.rem(column, columns));
+  }
+  both(b.less(column, b.i32(memory.chunks(chunk))));
   return {there, b.mul(b.add(layers, inLayer(access, memory, slot, column)), b.i64(perElement))};
 }
 
@@ -172,6 +179,10 @@ void RowExpansion::take(LoadRowsOp op) {
   Value buffer = bufferOf(Access(op).memory(), chunk);
   SmallVector<Type> types(std::max<int64_t>(1, chunk / 4), i32);
   for (const Chunk &place : chunks[op]) {
+    if (place.column) {
+      held[op.getResult()].push_back(readMixed(storedPartOf(op.getFrom(), op.getPart()), buffer, place));
+      continue;
+    }
     auto loaded = scf::IfOp::create(b, types, place.there, /*withElseRegion=*/true);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loaded.elseBlock());
@@ -197,6 +208,10 @@ void RowExpansion::put(StoreRowsOp op) {
   b.setInsertionPoint(op);
   Value buffer = bufferOf(Access(op).memory(), op.getShare().getChunk());
   for (auto [place, words] : llvm::zip_equal(chunks[op], held.at(op.getValue()))) {
+    if (place.column) {
+      writeMixed(storedPartOf(op.getTo(), op.getPart()), buffer, place, words);
+      continue;
+    }
     auto stored = scf::IfOp::create(b, place.there);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(stored.thenYield());

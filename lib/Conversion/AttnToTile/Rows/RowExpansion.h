@@ -21,6 +21,8 @@ struct RowExpansion {
   /// One chunk of a lane: whether it exists, and its address in elements of the buffer.
   struct Chunk {
     Value there, index;
+    /// In a line of quantized numbers, their scales and a rest: the lane's numbers. The index is the line's.
+    Value column = {};
   };
   /// Computes the addresses of all chunks of an iteration before its first operation on rows, `op`: lanes do
   /// it before they wait for their loads.
@@ -32,6 +34,14 @@ struct RowExpansion {
   /// The distance of the memory's layers, in the chunks of the parameter.
   Value strideOf(const RowMemory &memory);
   Value fromLane(Value value, Value row);
+
+  // Lines of quantized numbers, their scales and a rest (MixedRows.cpp). A lane holds seven words for eight
+  // numbers: two of quantized ones, the scale of their group, and four of bf16. A line has one kind or the
+  // other.
+  /// Whether the lane's eight numbers of a load are of the rest.
+  Value isRest(const ::attn::rt::StorePart &part, Value column);
+  Words readMixed(const ::attn::rt::StorePart &part, Value buffer, const Chunk &place);
+  void writeMixed(const ::attn::rt::StorePart &part, Value buffer, const Chunk &place, ArrayRef<Value> words);
 
   void take(LoadRowsOp op);
   void put(StoreRowsOp op);
@@ -61,6 +71,7 @@ private:
   Value lineOf(const Access &access, const RowMemory &memory, Value head);
   Value inLayer(const Access &access, const RowMemory &memory, Value slot, Value column);
   Value inPages(const Access &access, Value slot, int64_t line, int64_t chunk);
+  Chunk mixedChunkOf(Value there, Value line, Value column);
   Chunk metaChunkOf(const Access &access, const RowMemory &memory, int64_t load);
   Value numberOf(ShareAttr share, int64_t load);
   Value rowOf(ShareAttr share, int64_t load);

@@ -41,6 +41,8 @@ rt::StorePart mlir::attn::storedPartOf(Value argument, RowPart part) {
 }
 
 int64_t mlir::attn::numbersTogether(const rt::StorePart &part) {
+  if (part.format.isMixed())
+    return part.format.group;
   if (!part.format.hasLines())
     return rowNumbers;
   return part.dim / part.format.groups(part.dim);

@@ -92,6 +92,8 @@ void Memory::addTokens() {
     names.push_back(Copy::Keys);
     if (!region.getLatent())
       names.push_back(Copy::Values);
+    if (tiles.keyRest)
+      names.push_back(Copy::KeyRest);
     names.append(tiles.keyMeta.size(), Copy::KeyMeta);
     names.append(tiles.valueMeta.size(), Copy::ValueMeta);
     kinds.push_back({region, {}});

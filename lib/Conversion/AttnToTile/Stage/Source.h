@@ -83,6 +83,7 @@ private:
   };
   void addCodes(bool keys, Sources &from);
   void addMeta(bool keys, Sources &from);
+  void addPart(int64_t byte, int64_t features, Sources &from);
   /// The slot of a token, for keys and values alike; lines are found by it.
   Value slotOf(Value token, bool startsPage = false);
   /// The token, or the first that a row sees: tables may name pages of others for tokens in front, which are

@@ -125,6 +125,8 @@ void Staging::stageTokens() {
     SmallVector<Copy> names = namesOf(buffers);
     if (last.getType().getLatent()) // the first features of the keys' tile, and the keys' scales
       for (auto [name, copy] : llvm::to_vector(llvm::zip_equal(names, copies))) {
+        if (name == Copy::KeyRest)
+          continue;
         names.push_back(name == Copy::Keys ? Copy::Values : Copy::ValueMeta);
         copies.push_back(copy);
       }
@@ -155,7 +157,13 @@ void Staging::stageQueriesLate() {
   RowsOp rows = k.rows.front();
   RowSource source(k, rows);
   b.setInsertionPoint(rows);
-  Value tile = copying->start(source, memory.rows, Scope::Block).front(), query = tile;
+  Value tile = copying->start(source, memory.rows, Scope::Block).front(), query = tile, coded = tile, rest;
+  if (memory.largest) // queries keep the type of the features that are not quantized
+    if (const int64_t features = storeOf(k.regions().front()).keys.format.rest) {
+      const int64_t first = k.form.getKeyTile() - features;
+      coded = PanelsOp::create(b, k.rowTile(k.rowLines(), first), tile, b.i32(0));
+      rest = PanelsOp::create(b, k.rowTile(k.rowLines(), features), tile, b.i32(first));
+    }
   auto type =
       b.fragment({Axis::Query, Axis::Feature}, {k.form.getRows(), k.form.getKeyTile()}, k.form.getElement());
   Operation *narrowed = nullptr;
@@ -169,9 +177,12 @@ void Staging::stageQueriesLate() {
       continue;
     }
     if (!narrowed)
-      narrowed = narrowQueries(tile, rows);
-    update.getQueryMutable().assign(
-        StagedOp::create(b, update.getQuery(), {Copy::Query, Copy::QueryFactor}, narrowed->getResults()));
+      narrowed = narrowQueries(coded, rows);
+    SmallVector<Copy> names{Copy::Query, Copy::QueryFactor};
+    SmallVector<Value> copies(narrowed->getResults());
+    if (rest)
+      names.push_back(Copy::QueryRest), copies.push_back(rest);
+    update.getQueryMutable().assign(StagedOp::create(b, update.getQuery(), names, copies));
   }
   // A task without segments has not waited for its queries.
   Operation *segments = tokensOf(k.updates.front().getKv())->getParentOp()->getParentOp();

@@ -61,8 +61,23 @@ static int64_t strideOf(const rt::Store &store, int64_t line) {
   return store.headPitch() != 1 || store.isOfClass() ? line : store.heads * line;
 }
 
+/// Adds a part of a line that holds quantized features, their scales and a rest, from byte `byte` of it on.
+void StoredTokens::addPart(int64_t byte, int64_t features, Sources &from) {
+  std::string name = tensor(store.codesName(store.keys));
+  Value head = place();
+  from.buffers.push_back(b.buffer(name, b.getI8Type()));
+  from.features.push_back(features);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointAfterValue(head);
+  Value line = b.mul(b.wide(head), b.wide(b.stride(name, store.headAxis())));
+  from.origins.push_back(b.add(line, b.i64(byte)));
+  from.pitches.push_back(b.stride(name, store.slotAxis()));
+}
+
 void StoredTokens::addCodes(bool keys, Sources &from) {
   const rt::StorePart &part = store.part(keys);
+  if (part.format.isMixed())
+    return addPart(0, part.format.rowCoded(part.dim), from);
   KVType type = tokens.getType();
   std::string name = tensor(store.codesName(part));
   Value head = place();
@@ -83,6 +98,8 @@ void StoredTokens::addCodes(bool keys, Sources &from) {
 /// Adds a source for each of the tiles of a line.
 void StoredTokens::addMeta(bool keys, Sources &from) {
   const rt::StorePart &part = store.part(keys);
+  if (part.format.isMixed())
+    return addPart(part.format.rowCoded(part.dim), part.format.rowScales(part.dim), from);
   TokenTiles tiles = TokenTiles::of(tokens.getType(), k.tokenLines(), k.form.getKeyTile(), k.valueFeatures());
   ArrayRef<SharedType> parts = keys ? tiles.keyMeta : tiles.valueMeta;
   Type element = parts.front().getElement();
@@ -103,6 +120,8 @@ void StoredTokens::gather(ArrayRef<Copy> names, ValueRange tiles, Scope copiers,
     addCodes(/*keys=*/true, from);
   if (llvm::is_contained(names, Copy::Values))
     addCodes(/*keys=*/false, from);
+  if (llvm::is_contained(names, Copy::KeyRest))
+    addPart(store.keys.format.restByte(store.keys.dim), store.keys.format.rest, from);
   if (llvm::is_contained(names, Copy::KeyMeta))
     addMeta(/*keys=*/true, from);
   if (llvm::is_contained(names, Copy::ValueMeta))

@@ -74,7 +74,8 @@ static bool foldsScale(Chain &chain, bool keys) {
 /// head or tensor that not all regions share.
 static bool weighsFloats(Chain &chain, UpdateOp update) {
   const rt::Format format = partOf(update, /*keys=*/false).format;
-  return format.scales == rt::Format::Scales::Token || format.blocks == rt::Format::Blocks::E8M0 ||
+  return format.scales == rt::Format::Scales::Token || format.isMixed() ||
+         format.blocks == rt::Format::Blocks::E8M0 ||
          (format.hasSharedScale() && !foldsScale(chain, /*keys=*/false));
 }
 

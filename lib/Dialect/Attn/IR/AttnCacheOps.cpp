@@ -149,7 +149,7 @@ static LogicalResult verifyRowCopy(const RowCopy &copy) {
   if (copy.k && codes && codes.getPer() == Per::Token && type.getKeyDim() > mostOfWarp)
     return op->emitOpError("expected a scale per tensor or head of lines of more than ")
            << mostOfWarp << " features, got " << codes << "; nearest legal: "
-           << QuantizedType::get(op->getContext(), codes.getElement(), Per::Tensor, 0, Type());
+           << QuantizedType::get(op->getContext(), codes.getElement(), Per::Tensor, 0, Type(), 0);
   return verifyRows(copy, "values", copy.v, type.getValueDim(), type.getValue());
 }
 

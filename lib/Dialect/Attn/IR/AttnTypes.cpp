@@ -96,11 +96,17 @@ static LogicalResult verifyParts(function_ref<InFlightDiagnostic()> emitError, S
     return emitError() << "expected keys and values apart in a unified store, got values that are a part of "
                           "their keys; nearest legal: paged";
   auto codes = dyn_cast<QuantizedType>(key);
+  for (Type stored : {key, value})
+    if (auto mixed = dyn_cast<QuantizedType>(stored);
+        mixed && mixed.getRest() && !(latent && valueDim == keyDim - mixed.getRest()))
+      return emitError() << "expected a value that is the quantized features of its key beside a rest of "
+                         << mixed.getRest() << "; nearest legal: value = first<" << keyDim - mixed.getRest()
+                         << ">";
   if (latent && codes && (!isa<Float8E4M3FNType>(codes.getElement()) || codes.getScale()))
-    return emitError()
-           << "expected keys of f16, bf16 or f8E4M3FN with a scale per tensor, head or token where "
-              "values are a part of them, got "
-           << key << "; nearest legal: !attn.quantized<f8E4M3FN, per = token>";
+    return emitError() << "expected keys of f16, bf16 or f8E4M3FN with a scale per tensor, head or token, or "
+                          "per 128 and a "
+                          "rest of 64, where values are a part of them, got "
+                       << key << "; nearest legal: !attn.quantized<f8E4M3FN, per = token>";
   if (latent && valueDim > keyDim)
     return emitError() << "expected a value inside of its key, the first of its " << keyDim
                        << " features, got first<" << valueDim
@@ -138,6 +144,9 @@ LogicalResult KVType::verify(function_ref<InFlightDiagnostic()> emitError, Store
       failed(detail::verifyStored(emitError, "key", key, keyDim)) ||
       failed(verifyParts(emitError, store, keyDim, valueDim, key, value, latent)))
     return failure();
+  auto codes = dyn_cast<QuantizedType>(key);
+  if (latent && codes && codes.getRest())
+    return success(); // verified as a part of the key
   return detail::verifyStored(emitError, "value", value, valueDim);
 }
 
@@ -147,6 +156,7 @@ Type QuantizedType::parse(AsmParser &parser) {
   Per per = Per::Group;
   int64_t group = 0;
   Type scale;
+  int64_t rest = 0;
   SMLoc loc = parser.getCurrentLocation();
   if (parser.parseLess() || parser.parseType(element) || parser.parseComma() || parser.parseKeyword("per") ||
       parser.parseEqual())
@@ -166,12 +176,18 @@ Type QuantizedType::parse(AsmParser &parser) {
     }
     per = *parsed;
   }
-  if (succeeded(parser.parseOptionalComma()) &&
-      (parser.parseKeyword("scale") || parser.parseEqual() || parser.parseType(scale)))
-    return {};
+  if (succeeded(parser.parseOptionalComma())) {
+    if (succeeded(parser.parseOptionalKeyword("rest"))) {
+      if (parser.parseEqual() || parser.parseInteger(rest))
+        return {};
+    } else if (parser.parseKeyword("scale") || parser.parseEqual() || parser.parseType(scale)) {
+      return {};
+    }
+  }
   if (parser.parseGreater())
     return {};
-  return getChecked([&] { return parser.emitError(loc); }, parser.getContext(), element, per, group, scale);
+  return getChecked([&] { return parser.emitError(loc); }, parser.getContext(), element, per, group, scale,
+                    rest);
 }
 
 void QuantizedType::print(AsmPrinter &printer) const {
@@ -182,17 +198,25 @@ void QuantizedType::print(AsmPrinter &printer) const {
     printer << stringifyPer(getPer());
   if (getScale())
     printer << ", scale = " << getScale();
+  if (getRest())
+    printer << ", rest = " << getRest();
   printer << ">";
 }
 
 LogicalResult QuantizedType::verify(function_ref<InFlightDiagnostic()> emitError, Type element, Per per,
-                                    int64_t group, Type scale) {
+                                    int64_t group, Type scale, int64_t rest) {
   const rt::Format::Blocks blocks = scale ? blocksOf(scale) : rt::Format::Blocks::None;
   if (scale && blocks == rt::Format::Blocks::None)
     return emitError() << "expected scales of " << llvm::join(rt::Format::blockScaleNames(), ", ")
                        << ", or none named, got " << scale;
   rt::Format format;
-  if (scale && isa<Float4E2M1FNType>(element))
+  if (rest) {
+    if (!isa<Float8E4M3FNType>(element) || per != Per::Group || scale)
+      return emitError() << "expected a rest of features beside f8E4M3FN per 128, got " << element << " per "
+                         << (per == Per::Group ? Twine(group).str() : stringifyPer(per).str())
+                         << "; nearest legal: !attn.quantized<f8E4M3FN, per = 128, rest = 64>";
+    format = rt::Format::rows(group, rest);
+  } else if (scale && isa<Float4E2M1FNType>(element))
     format = {rt::DType::U8, 4, rt::Format::Scales(per), group, blocks};
   else if (element.isSignlessInteger())
     format = {rt::DType::U8, int(element.getIntOrFloatBitWidth()), rt::Format::Scales(per), group};

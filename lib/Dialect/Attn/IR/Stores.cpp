@@ -38,6 +38,8 @@ Type mlir::attn::codesOf(Type stored) {
   if (!codes)
     return rt::Format::plain(elementOf(stored).dtype);
   Type element = codes.getElement();
+  if (codes.getRest())
+    return rt::Format::rows(codes.getGroup(), codes.getRest());
   if (codes.getScale())
     return rt::Format::blocksOf(isa<Float4E2M1FNType>(element) ? rt::DType::U8 : elementOf(element).dtype,
                                 codes.getGroup(), blocksOf(codes.getScale()));

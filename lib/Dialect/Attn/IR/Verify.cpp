@@ -127,6 +127,10 @@ LogicalResult mlir::attn::detail::verifyRegion(Operation *op, RankedTensorType q
     if (type != query.getElementType() && !isa<QuantizedType>(type))
       return op->emitOpError("expected ")
              << what << " elements of the query's type, " << query.getElementType() << ", got " << type;
+  auto codes = dyn_cast<QuantizedType>(region.getKey());
+  if (codes && codes.getRest() && !query.getElementType().isBF16())
+    return op->emitOpError("expected queries of bf16 beside keys whose last ")
+           << codes.getRest() << " features are bf16, got " << query.getElementType();
   return success();
 }
 

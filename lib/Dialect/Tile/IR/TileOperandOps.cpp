@@ -284,16 +284,34 @@ LogicalResult LoadLhsOp::verify() {
 LogicalResult PartOp::verify() {
   FragmentType source = getSource().getType(), result = getResult().getType();
   auto isPacked = [](FragmentType type) {
-    return mayHaveLayout(type, Layout::Lhs) || mayHaveLayout(type, Layout::Rhs);
+    return mayHaveLayout(type, Layout::Lhs) || mayHaveLayout(type, Layout::Rhs) ||
+           mayHaveLayout(type, Layout::Acc);
   };
   if (source.getRank() != 2 || !isPacked(source) || source.getLayout() != result.getLayout() ||
       source.getOrder() != result.getOrder() || source.getAxes() != result.getAxes() ||
       source.getElement() != result.getElement() || source.getSizes()[0] != result.getSizes()[0])
-    return emitOpError("expected an operand of an MMA and columns of it, got ")
+    return emitOpError("expected an operand or an accumulator of an MMA and columns of it, got ")
            << source << " and " << result;
   int64_t first = getFirst(), size = result.getSizes()[1];
   if (first % 16 != 0 || size % 16 != 0 || first + size > source.getSizes()[1])
     return emitOpError("expected blocks of 16 of the ")
            << source.getSizes()[1] << " columns, got " << size << " from " << first << " on";
+  return success();
+}
+
+LogicalResult JoinOp::verify() {
+  FragmentType result = getResult().getType();
+  if (getSources().empty())
+    return emitOpError("expected at least one accumulator");
+  auto first = cast<FragmentType>(getSources().front().getType());
+  if (first.getRank() != 2 || !first.getElement().isF32() || !mayHaveLayout(first, Layout::Acc) ||
+      !llvm::all_equal(getSources().getTypes()))
+    return emitOpError("expected accumulators of one type, got ") << getSources().getTypes();
+  if (result.getRank() != 2 || result.getAxes() != first.getAxes() ||
+      result.getElement() != first.getElement() || result.getLayout() != first.getLayout() ||
+      result.getOrder() != first.getOrder() || result.getSizes()[0] != first.getSizes()[0] ||
+      result.getSizes()[1] != first.getSizes()[1] * static_cast<int64_t>(getSources().size()))
+    return emitOpError("expected the columns of ")
+           << getSources().size() << " times " << first << ", got " << result;
   return success();
 }

@@ -43,7 +43,9 @@ LogicalResult GatherOp::verify() {
     if (features < chunk || features > tile.getCols() || (getFeatures() && features % chunk != 0))
       return emitOpError("expected features in chunks of ")
              << chunk << ", at most the " << tile.getCols() << " of a line, got " << features;
-    if (cast<BufferType>(source.getType()).getElement() != tile.getElement())
+    // Distances in bytes find parts of lines whose parts differ in type.
+    Type stored = cast<BufferType>(source.getType()).getElement();
+    if (stored != tile.getElement() && !(stored.isInteger(8) && !getPitches().empty()))
       return emitOpError("expected the element type of source and target to agree, got ")
              << source.getType() << " and " << tile;
     if (tile.getBoxes())

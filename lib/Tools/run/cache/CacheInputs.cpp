@@ -98,10 +98,13 @@ private:
       const std::string name = cache.name + "." + tensor.name;
       if (rt::Status status = addBits(name, tensor.dtype, std::move(shape)); !status)
         return status.error();
-      if (tensor.content == rt::StoreTensor::Content::Codes)
+      const rt::StorePart &part = store.part(tensor.name.front() == store.keys.letter);
+      if (part.format.isMixed())
+        makeMixed(tensors[name], name, part);
+      else if (tensor.content == rt::StoreTensor::Content::Codes)
         keepFinite(tensors[name]);
       else
-        makeMeta(tensors[name], name, store.part(tensor.name.front() == store.keys.letter).format);
+        makeMeta(tensors[name], name, part.format);
     }
     return store.slots(1, *count, *count);
   }
@@ -112,6 +115,23 @@ private:
     if (type.isFloat() && type.bits == 8)
       for (uint8_t &code : tensor.bytes)
         code &= 0xbf; // half of the exponents
+  }
+
+  /// Keeps the numbers of lines finite, and makes their scales of all sizes.
+  void makeMixed(rt::Tensor &tensor, const std::string &name, const rt::StorePart &part) {
+    rt::Random random(seed, name + ".scales");
+    const int64_t coded = part.format.rowCoded(part.dim), rest = part.format.restByte(part.dim);
+    for (int64_t line = 0; line < std::ssize(tensor.bytes); line += part.format.rowBytes(part.dim)) {
+      uint8_t *bytes = tensor.bytes.data() + line;
+      for (int64_t f = 0; f < coded; ++f)
+        bytes[f] &= 0xbf; // half of the exponents
+      for (int64_t byte = coded; byte < rest; byte += 4) {
+        const auto scale = static_cast<float>(std::exp2(static_cast<double>(random.below(8000)) / 1000 - 8));
+        std::memcpy(bytes + byte, &scale, sizeof scale);
+      }
+      for (int64_t f = 0; f < part.format.rest; ++f)
+        bytes[rest + 2 * f + 1] &= 0xbf;
+    }
   }
 
   /// Makes scales of all sizes and zeros of either sign.

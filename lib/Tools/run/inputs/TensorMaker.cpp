@@ -113,6 +113,8 @@ rt::Status TensorMaker::addKV(const KVArgument &kv, const Instances &instances) 
       addLines(name, rt::Tensor(tensor.dtype, shape), part, lines);
     else if (tensor.content == rt::StoreTensor::Content::Scales)
       addScales(name, rt::Tensor(tensor.dtype, shape), part.format);
+    else if (part.format.isMixed())
+      addMixed(name, rt::Tensor(tensor.dtype, shape), part, lines, apart);
     else if (rt::Status status =
                  addTokens(name, shape, part.format, lines, apart * part.format.rowCodes(part.dim));
              !status)
@@ -175,6 +177,29 @@ rt::Status TensorMaker::addTokens(const std::string &name, const std::vector<int
       .fill(tensor.bytes.data(), slots, line, rt::Random(seed, name));
   tensors[name] = std::move(tensor);
   return {};
+}
+
+/// Adds lines of quantized features, their scales and a rest; a slot has `heads` of them. The magnitudes of
+/// groups differ by up to 4, so that the scale of another group is detected. Bytes of other lines are parts
+/// of NaNs.
+void TensorMaker::addMixed(const std::string &name, rt::Tensor tensor, const rt::StorePart &part,
+                           const std::vector<int64_t> &slots, int64_t heads) {
+  std::ranges::fill(tensor.bytes, uint8_t{0xff});
+  const rt::Tensor normal = normalTensor(rt::DType::F32, {std::ssize(slots) * heads, part.dim}, seed, name);
+  const int64_t bytes = part.format.rowBytes(part.dim);
+  rt::Random random(seed, name + ".magnitudes");
+  std::vector<float> row(static_cast<size_t>(part.dim));
+  for (int64_t line = 0; line < normal.shape[0]; ++line) {
+    float factor = 1;
+    for (int64_t f = 0; f < part.dim; ++f) {
+      if (f % part.format.group == 0)
+        factor = static_cast<float>(drawFactor(random));
+      row[static_cast<size_t>(f)] = normal.as<float>()[line * part.dim + f] * factor;
+    }
+    const int64_t place = slots[static_cast<size_t>(line / heads)] * heads + line % heads;
+    rt::quantizeRow(part.format, row, nullptr, tensor.bytes.data() + place * bytes);
+  }
+  tensors[name] = std::move(tensor);
 }
 
 rt::Status TensorMaker::addRest() {

@@ -60,6 +60,8 @@ private:
                    std::vector<int64_t> &slots);
   rt::Status addTokens(const std::string &name, const std::vector<int64_t> &shape, rt::Format format,
                        const std::vector<int64_t> &slots, int64_t line);
+  void addMixed(const std::string &name, rt::Tensor tensor, const rt::StorePart &part,
+                const std::vector<int64_t> &slots, int64_t heads);
   static std::vector<int64_t> linesOf(const rt::Store &store, const std::vector<int64_t> &slots);
   void addLines(const std::string &name, rt::Tensor tensor, const rt::StorePart &part,
                 const std::vector<int64_t> &lines);

@@ -8,13 +8,16 @@
 //   floats of 8, 4       x = q * 2^(s - 127)    a byte s per token, head and block of 32 features
 //   floats of 4          x = q * s * scale      an e4m3 s per token, head and block of 16, an f32 of all
 //   integers of 8, 4, 2  x = q * scale + zero   two f16 per token, head and group of features
+//   latents              x = q * scale, or x    four f32 in each row, between its 512 e4m3 and its 64 bf16
 //
-// Groups and blocks are neighbouring features. Blocks of 32 are OCP's Microscaling
-// formats (v1.0): values are e4m3, e5m2 or e2m1, scales e8m0, of which 255 is a NaN.
-// Blocks of 16 are NVFP4: values are e2m1, and scales have no sign. Quantized integers
-// are unsigned. Values of less than 8 bits are packed little end first: feature f of a
-// row lies in bits (f % (8/bits)) * bits of byte f * bits / 8. Scales per tensor and
-// per head are given; an append computes those of a token (metadata by *line*).
+// Groups and blocks are neighbouring features. Latents of two parts lie as vLLM, SGLang and
+// FlashMLA store them ("fp8_ds_mla"): a row of 656 bytes has e4m3 with a scale for each
+// group of 128, these scales, and the features that turn by position, unquantized. Blocks of 32 are OCP's
+// Microscaling formats (v1.0): values are e4m3, e5m2 or e2m1, scales e8m0, of which 255 is a NaN. Blocks of
+// 16 are NVFP4: values are e2m1, and scales have no sign. Quantized integers are unsigned. Values of less
+// than 8 bits are packed little end first: feature f of a row lies in bits (f % (8/bits)) * bits of byte f *
+// bits / 8. Scales per tensor and per head are given; an append computes those of a token (metadata by
+// *line*).
 //
 // lib/Conversion/AttnToTile/Expand/Dequantize.cpp explains how kernels compute with
 // quantized values. Here is the same for the CPU: for the reference, for tensors of
@@ -33,8 +36,8 @@
 namespace attn::rt {
 
 struct Format {
-  /// The elements that share metadata.
-  enum class Scales : uint8_t { None, Tensor, Head, Token, Group };
+  /// The elements that share metadata; Row: a group, whose scale lies in the row itself.
+  enum class Scales : uint8_t { None, Tensor, Head, Token, Group, Row };
   /// The kind of scales of blocks of floats, a byte each: powers of two, or floats in addition to a scale of
   /// the whole tensor.
   enum class Blocks : uint8_t { None, E8M0, E4M3 };
@@ -45,6 +48,7 @@ struct Format {
   /// For Scales::Group: the number of neighbouring features that share a scale (and a zero point).
   int64_t group = 0;
   Blocks blocks = Blocks::None;
+  int64_t rest = 0; ///< for Scales::Row: the last features of a row, which are bf16
 
   /// Plain floats, and floats of 8 bits with a scale per tensor, per head or per token.
   static Format plain(DType type) { return {type, elementType(type).bits, Scales::None, 0}; }
@@ -59,11 +63,15 @@ struct Format {
   static std::vector<std::string> blockScaleNames();
   /// Integers of 8, 4 or 2 bits, unsigned, with a scale and a zero point per group of features.
   static Format integers(int bits, int64_t group) { return {DType::U8, bits, Scales::Group, group}; }
+  /// Rows of e4m3 with an f32 for each group of features, these scales, then `rest` features of bf16.
+  static Format rows(int64_t group, int64_t rest) {
+    return {DType::U8, 8, Scales::Row, group, Blocks::None, rest};
+  }
   /// The default group of quantized integers: the row, or 128 features if these divide it.
   static int64_t defaultGroup(int64_t dim) { return dim > 128 && dim % 128 == 0 ? 128 : dim; }
 
-  /// The format as text, "bf16", "f8e4m3fn per head", "i4 per 64", "f4e2m1fn per 16 by f8e4m3fn", and its
-  /// inverse. A manifest may have any type as a plain format.
+  /// The format as text, "bf16", "f8e4m3fn per head", "i4 per 64", "f4e2m1fn per 16 by f8e4m3fn",
+  /// "f8e4m3fn per 128 rest 64", and its inverse. A manifest may have any type as a plain format.
   std::string text() const;
   static std::optional<Format> parse(std::string_view text);
   /// The name of a quantized value's type: "bf16", "f8e4m3fn", "i4".
@@ -75,9 +83,15 @@ struct Format {
 
   bool isPlain() const { return scales == Scales::None; }
   bool hasBlocks() const { return blocks != Blocks::None; }
-  bool isInteger() const { return codes == DType::U8 && !hasBlocks(); }
+  /// Whether a row has quantized features, their scales, and features of bf16.
+  bool isMixed() const { return scales == Scales::Row; }
+  bool isInteger() const { return codes == DType::U8 && !hasBlocks() && !isMixed(); }
+  /// Whether metadata has tensors of its own.
+  bool hasMeta() const { return !isPlain() && !isMixed(); }
   /// The type of a quantized float.
-  const ElementType &element() const { return hasBlocks() && bits == 4 ? e2m1() : elementType(codes); }
+  const ElementType &element() const {
+    return hasBlocks() && bits == 4 ? e2m1() : elementType(isMixed() ? DType::F8E4M3FN : codes);
+  }
   /// Whether a head, or the whole tensor, has one scale. Lines may have metadata as well.
   bool hasSharedScale() const {
     return scales == Scales::Tensor || scales == Scales::Head || blocks == Blocks::E4M3;
@@ -86,8 +100,12 @@ struct Format {
   bool hasLines() const { return scales == Scales::Token || scales == Scales::Group; }
   /// The largest quantized integer.
   int levels() const { return (1 << bits) - 1; }
-  /// Bytes of `dim` quantized values.
-  int64_t rowBytes(int64_t dim) const { return dim * bits / 8; }
+  /// Bytes of `dim` quantized values, and of what else a row holds.
+  int64_t rowBytes(int64_t dim) const { return isMixed() ? restByte(dim) + 2 * rest : dim * bits / 8; }
+  /// In a row of several parts: its quantized features, its scales, and the byte where the rest begins.
+  int64_t rowCoded(int64_t dim) const { return dim - rest; }
+  int64_t rowScales(int64_t dim) const { return isMixed() ? rowCoded(dim) / group : 0; }
+  int64_t restByte(int64_t dim) const { return rowCoded(dim) + 4 * rowScales(dim); }
   /// Elements of the tensor that hold them.
   int64_t rowCodes(int64_t dim) const { return codes == DType::U8 ? rowBytes(dim) : dim; }
   /// Copies take 16 bytes at a time: dims are multiples of as many values.
@@ -104,7 +122,7 @@ struct Format {
   /// Bytes of the metadata of a row; 0 in a plain format. Copies take at least four bytes: those after the
   /// last block are unused.
   int64_t metaBytes(int64_t dim) const {
-    return isPlain() ? 0 : hasBlocks() ? (groups(dim) + 3) / 4 * 4 : 4 * groups(dim);
+    return !hasMeta() ? 0 : hasBlocks() ? (groups(dim) + 3) / 4 * 4 : 4 * groups(dim);
   }
   /// The largest number that the format can represent under some metadata; for floats the largest f32.
   float largest() const;
@@ -125,6 +143,7 @@ public:
 private:
   void decodeIntegers(const uint8_t *codes, const uint8_t *meta, std::span<float> out) const;
   void decodeBlocks(const uint8_t *codes, const uint8_t *meta, std::span<float> out, float scale) const;
+  void decodeMixed(const uint8_t *codes, std::span<float> out) const;
 
   Format format;
   std::vector<float> table; ///< for floats, by bits; empty if the value's bits are those of an f32
@@ -132,7 +151,7 @@ private:
 
 /// Clamps `row` to what can be stored: a NaN becomes 0; a magnitude beyond 65280 (integers: nearly the
 /// largest f16) or beyond the largest f32 (floats) becomes that limit, with its sign. Returns the number of
-/// elements that were NaN or infinite.
+/// elements that were NaN or infinite. Rows of several parts are clamped to the largest bf16.
 int64_t clampRow(Format format, std::span<float> row);
 
 /// The scale of a block of numbers up to this magnitude; `scale` is the tensor's.
@@ -146,12 +165,14 @@ uint8_t findBlockScale(Format format, float magnitude, float scale = 1);
 ///   integers   per group: zero = f16(min x), scale = f16((max x - min x) * (1 / levels)), at least the
 ///              smallest above 0, so that a constant group is all zeros, with the constant as its zero point
 ///
-/// Other formats' `meta` is given and stays unchanged, as does `scale`, the tensor's scale.
+/// Other formats' `meta` is given and stays unchanged, as does `scale`, the tensor's scale. Rows with scales
+/// of their own have no metadata: quantizeRow finds these scales, as those of a token.
 void findMeta(Format format, std::span<const float> row, uint8_t *meta, float scale = 1);
 
 /// Quantizes a row of clamped numbers under its metadata, with inverse = 1 / scale:
 ///
 ///   floats     x * inverse, rounded to the value's type, ties to even; too large a value becomes the largest
+///   the rest   x, rounded to bf16
 ///   integers   (x - zero) * inverse, one rounding, to an integer, ties to even, clamped to [0, levels]
 ///
 /// Scales are finite and above 0.

@@ -88,6 +88,22 @@ func.func @f(%q: !tile.scratch<2048>) {
 
 // -----
 
+func.func @f(%a: !tile.fragment<[query 16, feature 128], f32>, %b: !tile.fragment<[query 16, feature 64], f32>) {
+  // expected-error @+1 {{expected accumulators of one type, got}}
+  %0 = tile.join %a, %b : !tile.fragment<[query 16, feature 128], f32>, !tile.fragment<[query 16, feature 64], f32> -> <[query 16, feature 192], f32>
+  return
+}
+
+// -----
+
+func.func @f(%a: !tile.fragment<[query 16, feature 128], f32>) {
+  // expected-error @+1 {{expected the columns of 2 times '!tile.fragment<[query 16, feature 128], f32>', got '!tile.fragment<[query 16, feature 192], f32>'}}
+  %0 = tile.join %a, %a : !tile.fragment<[query 16, feature 128], f32>, !tile.fragment<[query 16, feature 128], f32> -> <[query 16, feature 192], f32>
+  return
+}
+
+// -----
+
 func.func @f(%k: !tile.shared<key 16, feature 64, f8E4M3FN>) {
   // expected-error @+1 {{expected layout 'rhs', got}}
   %0 = tile.load_rhs %k : <key 16, feature 64, f8E4M3FN> -> <[key 16, feature 64], f8E4M3FN, lhs>

@@ -111,4 +111,15 @@ gpu.module @kernels {
     %part = tile.load_lhs %queries from 512 : <18432> -> <[query 16, feature 64], f16>
     return
   }
+
+  // Parts of an accumulator whose features have weights of their own.
+  // CHECK-LABEL: func.func @parts
+  // CHECK: tile.part %{{.*}} from 128 : <[query 16, feature 256], f32> -> <[query 16, feature 128], f32>
+  // CHECK: tile.join %{{.*}}, %{{.*}} : !tile.fragment<[query 16, feature 128], f32>, !tile.fragment<[query 16, feature 128], f32> -> <[query 16, feature 256], f32>
+  func.func @parts(%acc: !tile.fragment<[query 16, feature 256], f32>) {
+    %a = tile.part %acc from 0 : <[query 16, feature 256], f32> -> <[query 16, feature 128], f32>
+    %b = tile.part %acc from 128 : <[query 16, feature 256], f32> -> <[query 16, feature 128], f32>
+    %c = tile.join %a, %b : !tile.fragment<[query 16, feature 128], f32>, !tile.fragment<[query 16, feature 128], f32> -> <[query 16, feature 256], f32>
+    return
+  }
 }

@@ -104,7 +104,9 @@ def Attn_Copy : I32EnumAttr<"Copy", "the content of a copy on the chip", [
     I32EnumAttrCase<"ValueMeta", 12, "value_meta">,
     I32EnumAttrCase<"KeyScale", 13, "key_scale">,
     I32EnumAttrCase<"ValueScale", 14, "value_scale">,
-    I32EnumAttrCase<"QueryFactor", 15, "query_factor">]> {
+    I32EnumAttrCase<"QueryFactor", 15, "query_factor">,
+    I32EnumAttrCase<"QueryRest", 16, "query_rest">,
+    I32EnumAttrCase<"KeyRest", 17, "key_rest">]> {
   let cppNamespace = "::mlir::attn";
   let genSpecializedAttr = 0;
 }

@@ -43,11 +43,15 @@ def Attn_QuantizedType : Attn_Type<"Quantized", "quantized"> {
     | | | `head` | `kv.k_scales f32[heads]` |
     | | | `token` (of one head) | `kv.k_scales f32`, by line |
     | floats in blocks | `code * scale`, in some `* tensor_scale` | as many neighbouring features of a token and head as `attn_rt/tensor/Format.h` says, with the type of their scales | `kv.k_scales`, by line, each a byte for each block, and as many as make a multiple of four; `kv.k_tensor_scale f32[1]` |
+    | `f8E4M3FN`, `rest` | `code * scale`; `code` of the rest | 128 neighbouring features of a token and head | none: an f32 each in the line |
     | `i8`, `i4`, `i2`: unsigned | `code * scale + zero` | 16, 32, 64, 128, or the dim: neighbouring features of a token and head | `kv.k_meta f16`, by line, each `[dim / per, 2]`: scale, zero |
 
     Metadata *by line* is `[pages, heads, P, ...]` in a paged store, so that a head's metadata of a page is
     contiguous. It is `[pages, P, ...]` in a unified store, `[tokens, heads, ...]` in a packed one and
     `[instances, tokens, heads, ...]` in a dense one. All scales are finite and above 0.
+
+    With `rest = 64` the last 64 features are bf16. A line of 576 features is 656 bytes, as vLLM, SGLang and
+    FlashMLA store latents: 512 quantized features, four scales, the rest. Its tensor is `u8[..., heads, 656]`.
 
     Integers and f4E2M1FN are packed little end first: feature `f` lies in bits `f % (8/bits) * bits` of byte
     `f * bits / 8` of its row, and their tensor is `u8[..., heads, dim * bits / 8]`. Rows are copied 16 bytes
@@ -56,6 +60,7 @@ def Attn_QuantizedType : Attn_Type<"Quantized", "quantized"> {
     ```mlir
     !attn.quantized<i4, per = 64>
     !attn.quantized<f8E4M3FN, per = token>
+    !attn.quantized<f8E4M3FN, per = 128, rest = 64>
     !attn.quantized<f4E2M1FN, per = 32, scale = f8E8M0FNU>
     !attn.quantized<f4E2M1FN, per = 16, scale = f8E4M3FN>
     ```
@@ -64,7 +69,8 @@ def Attn_QuantizedType : Attn_Type<"Quantized", "quantized"> {
     TypeParameter<"::mlir::Type", "a quantized element">:$element,
     TypeParameter<"::mlir::attn::Per", "which elements share metadata">:$per,
     TypeParameter<"int64_t", "neighbouring features of a group, 0 without groups">:$group,
-    TypeParameter<"::mlir::Type", "type of a block's scale, null if scales are as wide as others">:$scale);
+    TypeParameter<"::mlir::Type", "type of a block's scale, null if scales are as wide as others">:$scale,
+    TypeParameter<"int64_t", "the last features of a line, which are bf16; 0 if all are quantized">:$rest);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
 }
@@ -108,7 +114,7 @@ def Attn_KVType : Attn_Type<"KV", "kv"> {
     memory, one tensor (`kv.k` or `kv.k_pages`), one copy to shared memory. Multi-head latent attention
     (DeepSeek-V2, arXiv 2405.04434) stores 512 features of a latent and 64 rotated ones; heads that use their
     keys as values are `first<dim>`. Such keys may also be f8E4M3FN with a scale per tensor, head or token; the
-    value shares the scale.
+    value shares the scale. With a `rest`, the value is the quantized features, all of them.
 
     `heads = ?` is the store of one head class (`AttnHeadClasses.td`): it holds the heads of that class only,
     in their order, and `heads` in the table is the number that the run-time tensor `classes` assigns to it.

@@ -200,12 +200,21 @@ def Tile_LoadLhsOp : Tile_Op<"load_lhs", [MemoryEffects<[MemRead]>]> {
 }
 
 def Tile_PartOp : Tile_Op<"part", [Pure]> {
-  let summary = "some columns of an operand of an MMA";
+  let summary = "some columns of an operand or of an accumulator of an MMA";
   let description = [{ Takes columns from `first` on, as many as the result has: whole blocks of 16. }];
-  let arguments = (ins Arg<Tile_FragmentType, "a left or a right operand">:$source,
+  let arguments = (ins Arg<Tile_FragmentType, "a left or a right operand, or an accumulator">:$source,
                        Arg<ConfinedAttr<I64Attr, [IntNonNegative]>, "the first column">:$first);
   let results = (outs Res<Tile_FragmentType, "these columns">:$result);
   let assemblyFormat = "$source `from` $first attr-dict `:` type($source) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_JoinOp : Tile_Op<"join", [Pure]> {
+  let summary = "accumulators of the same rows side by side";
+  let description = [{ The inverse of `tile.part` on an accumulator: columns of the sources, one after the other. }];
+  let arguments = (ins Arg<Variadic<Tile_FragmentType>, "accumulators of equal sizes">:$sources);
+  let results = (outs Res<Tile_FragmentType, "all columns">:$result);
+  let assemblyFormat = "$sources attr-dict `:` type($sources) `->` type($result)";
   let hasVerifier = 1;
 }
 

@@ -86,7 +86,7 @@ def Tile_GatherOp : Tile_Op<"gather", [AttrSizedOperandSegments, SingleBlock]> {
     source. If slots come from a table, a `tile.lookup` of the same lines reads it ahead, and there is no
     region. A target's lines may be longer than the `features` of its source; zeros follow the features.
     Distances of slots known at compile time are `strides`, in elements. Distances given at launch are
-    `pitches`, in bytes, and origins are then in bytes, too. With `page` and `apart`, pages of `page` slots
+    `pitches`, in bytes, and origins are then in bytes, too; a source of i8 then has lines of any elements. With `page` and `apart`, pages of `page` slots
     lie `apart` bytes from one another. Slots of a page are strides apart, and the first slot of page n lies
     at byte `n * apart`.
 

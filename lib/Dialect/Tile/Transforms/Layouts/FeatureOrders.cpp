@@ -265,7 +265,7 @@ void FeatureOrders::visit(Operation *op) {
   bool columns = llvm::any_of(op->getOperands(), isColumn) || llvm::any_of(op->getResults(), isColumn);
   if (auto mma = dyn_cast<MmaOp>(op); mma && isAccumulator(mma.getResult()))
     visitMma(mma);
-  else if (isa<MapOp, MaskOp, RestoreOp>(op) && !columns)
+  else if (isa<MapOp, MaskOp, RestoreOp, PartOp, JoinOp>(op) && !columns)
     for (Value value : values)
       same.unionSets(values.front().getAsOpaquePointer(), value.getAsOpaquePointer());
   else if (!isa<ReduceOp>(op) || columns)

@@ -144,6 +144,11 @@ void LayoutGraph::visit(Operation *op) {
         defineAll(Layout::Rhs);
       })
       .Case([&](PartOp part) { flow(op, part.getResult()); })
+      .Case([&](JoinOp) {
+        for (OpOperand &use : op->getOpOperands())
+          need(use, Layout::Acc);
+        defineAll(Layout::Acc);
+      })
       .Case<NarrowOp, BalanceOp>([&](auto) {
         need(op, queryLayout(op->getResult(0)));
         define(op->getResult(0), queryLayout(op->getResult(0)));

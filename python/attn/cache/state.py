@@ -17,7 +17,16 @@ from .. import _attn
 from ..errors import OutOfPages, PlanError, Uncopied, expected
 from ..memory.devices import device_name, failed
 from ..memory.dtypes import DTYPES, DTypeLike
-from ..memory.formats import First, Format, check_latent_key, describe_store, part_names, read_format
+from ..memory.formats import (
+    MIXED,
+    PART_OF_KEY,
+    First,
+    Format,
+    check_latent_key,
+    describe_store,
+    part_names,
+    read_format,
+)
 from ..memory.page_sizes import check_page_size
 from .integers import integers, items, node_number, whole
 from .kinds import LayerKind, Stored, check_kinds, value_dim_of
@@ -150,13 +159,17 @@ class CacheState(Uncopied):
         if latent:
             check_latent_key("key", formats["key"][0], dims[1], PlanError)
             formats = formats | {"value": (None, *rest)}
-        key, of_value = self._read_formats(formats, dims)
-        if latent and not key.is_plain and key.per not in ("tensor", "head") and head_dim > 256:
+        key, of_value = self._read_formats(formats, dims, latent)
+        if key.rest and self._dtype != "bf16":
+            legal = f"'bfloat16' beside key={MIXED!r}, which has features of bf16"
+            raise expected(PlanError, "dtype", legal, DTYPES[self._dtype][0], nearest="bfloat16")
+        per_line = not key.is_plain and not key.rest and key.per not in ("tensor", "head")
+        if latent and per_line and head_dim > 256:
             legal = "'tensor' or 'head' for lines of more than 256 features"
             raise expected(PlanError, "key_scales", legal, key.per or "token", nearest="tensor")
         return Stored(kv_heads, *dims, key, key if latent else of_value, latent)
 
-    def _read_formats(self, given: dict[str, tuple], dims: tuple[int, int]) -> list[Format]:
+    def _read_formats(self, given: dict[str, tuple], dims: tuple[int, int], latent: bool) -> list[Format]:
         plain = Format(self._dtype)
         formats = [read_format(part_names(part), each, PlanError) or plain for part, each in given.items()]
         if all(format.is_plain for format in formats):
@@ -173,7 +186,8 @@ class CacheState(Uncopied):
                 False,
                 0,
                 *dims,
-                *(each.text() for each in formats),
+                formats[0].text(),
+                PART_OF_KEY if latent else formats[1].text(),
             )
         except _attn.Failure as failure:
             raise failed(failure, PlanError) from None

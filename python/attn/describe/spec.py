@@ -13,7 +13,7 @@ from pathlib import Path
 from ..errors import SpecError, closest, expected
 from ..forks import cached_property
 from ..memory.dtypes import DTypeLike, in_python, storage_name
-from ..memory.formats import First, part_names
+from ..memory.formats import MIXED, First, part_names
 from . import checks
 from .classes import HeadClasses
 from .stores import Paged, Store, Unified
@@ -279,6 +279,9 @@ class Spec:
             if store.dtype != self.dtype:
                 legal = f"the dtype of the queries, {self.dtype!r}"
                 raise expected(SpecError, f"kv[{i}].dtype", legal, store.dtype, nearest=repr(self.dtype))
+            if store.key == MIXED and self.dtype != "bfloat16":
+                legal = f"'bfloat16' beside key={MIXED!r}, which has features of bf16"
+                raise expected(SpecError, "dtype", legal, self.dtype, nearest="bfloat16")
             self._check_class(f"kv[{i}].head_class", store.head_class)
             kv.append(self._settled(f"kv[{i}]", store))
         if self.see is not None and all(store.see is not None for store in self.kv):

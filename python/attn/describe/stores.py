@@ -16,7 +16,7 @@ integers, `kv.k_scales` f32 of floats; values likewise. If each head's line has 
 heads, page_size, ...], values like metadata, so that one head's part of a page is contiguous.
 
 A latent operand (value=attn.first(512)) has no tensor of values: a value is the first features of its token's key,
-`kv.k` or `kv.k_pages`.
+`kv.k` or `kv.k_pages`. With key="fp8_ds_mla" that is uint8 [..., heads, 656], and a line holds its scales.
 
 Pages of a Unified store belong to no head, kv.k_pages, kv.v_pages: [pages, page_size, dim]. Their tensors are views
 into one memory, uint8 [pages, bytes] (attn.UnifiedPages makes it): only pages lie apart, all by as many bytes. (Source:
@@ -31,6 +31,7 @@ from typing import ClassVar
 from ..errors import SpecError, expected
 from ..memory.dtypes import DTypeLike, in_python, short_name, storage_name
 from ..memory.formats import (
+    MIXED,
     PART_OF_KEY,
     Description,
     First,
@@ -54,7 +55,7 @@ class Store:
     dtype       of keys and values, "bfloat16" or "float16"; by default, and at present always, the Spec's
     key, value  quantized format, instead of `dtype`: "int8", "int4", "int2", "fp8_e4m3", "fp8_e5m2"
     value       `attn.first(n)`: a value is the first n features of its token's key, stored once (latent attention); `key` is
-                then None or "fp8_e4m3", and values share the keys' scales
+                then None, "fp8_e4m3" or, with `first(512)` of 576, "fp8_ds_mla", and values share the keys' scales
     key_group, value_group    of integers, the number of neighbouring features that share a scale and a zero point: 16, 32,
                 64, 128, or all of them; by default all, at most 128
     key_scales, value_scales  of fp8, the extent that shares a scale: "tensor", "head", or by default "token" (of one head)
@@ -96,6 +97,9 @@ class Store:
             raise expected(SpecError, f"{where}(value)", legal, self.value, nearest=None)
         if self.is_latent:
             check_latent_key(f"{where}(key)", self.key, self.value.features)
+        elif MIXED in (self.key, self.value):
+            legal = f"attn.first(512) beside key={MIXED!r}, whose lines hold both"
+            raise expected(SpecError, f"{where}(value)", legal, self.value, nearest=None)
         checks.boolean(f"{where}(ragged)", self.ragged)
         if self.head_class is not None and not (isinstance(self.head_class, str) and self.head_class):
             raise expected(SpecError, f"{where}(head_class)", "the name of a head class", self.head_class)

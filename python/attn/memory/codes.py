@@ -12,7 +12,7 @@ from .. import _attn
 from ..errors import SpecError, TensorError, expected
 from .devices import failed
 from .dtypes import is_dtype, numpy_name, short_name, torch_dtype
-from .formats import NAMES, Description, Format, describe_store, read_format
+from .formats import NAMES, PART_OF_KEY, Description, Format, describe_store, read_format
 from .tensors import as_numpy, from_bfloat16_bits
 
 
@@ -33,6 +33,8 @@ def quantize(
             scales], a byte for each 32 features, rounded up to a multiple of four; "nvfp4": the same, an e4m3 for each 16,
             float8_e4m3fn of PyTorch
     group   of integers, as of attn.Paged
+            "fp8_ds_mla": values uint8 [..., heads, 656], lines of 576 features with their scales, metadata uint8 [..., heads,
+            0]
     scales  of fp8: "token", metadata [..., heads]; "head", [heads]; "tensor", [1]
     tensor_scale    of nvfp4: a factor of all numbers; None: 1, with which blocks have numbers of 0.012 to 2,688
 
@@ -42,7 +44,9 @@ def quantize(
     numbers, named = _numbers("rows", rows), _named(format, group, scales)
     found = describe_format(named, numbers.shape[-1])
     codes, meta = quantize_rows(found, numbers, tensor_scale=_tensor_scale(named, format, tensor_scale))
-    return _like(rows, codes, found.tensors[0][1]), _like(rows, meta, found.tensors[2][1])
+    return _like(rows, codes, found.tensors[0][1]), _like(
+        rows, meta, "" if named.rest else found.tensors[2][1]
+    )
 
 
 def dequantize(
@@ -57,7 +61,7 @@ def dequantize(
     """Dequantize values and metadata, as `quantize` returns them, to float32 [..., heads, dim]. Raises SpecError,
     TensorError."""
     packed, named = _bytes("codes", codes), _named(format, group, scales)
-    found = describe_format(named, packed.shape[-1] * _per_byte(named))
+    found = describe_format(named, _features(named, packed.shape[-1]))
     scale = _tensor_scale(named, format, tensor_scale)
     return _like(codes, dequantize_rows(found, packed, as_numpy("meta", meta), scale))
 
@@ -87,6 +91,8 @@ def _named(format: str, group: int | None, scales: str | None) -> Format:
 def describe_format(format: Format, dim: int) -> Description:
     """Describe a packed store with keys and values in this format, and rows of so many features. SpecError."""
     try:
+        if format.rest:
+            return describe_store("packed", 0, False, 0, dim, dim - format.rest, format.text(), PART_OF_KEY)
         return describe_store("packed", 0, False, 0, dim, dim, format.text(), format.text())
     except _attn.Failure as failure:
         raise failed(failure, SpecError) from None
@@ -120,7 +126,7 @@ def quantize_rows(
 def dequantize_rows(
     found: Description, codes: numpy.ndarray, meta: numpy.ndarray, tensor_scale: float = 1.0
 ) -> numpy.ndarray:
-    front, dim = codes.shape[:-1], codes.shape[-1] * _per_byte(found.key)
+    front, dim = codes.shape[:-1], _features(found.key, codes.shape[-1])
     every = _meta_like(found, front)
     if meta.dtype != every.dtype or meta.ndim > every.ndim:
         raise expected(
@@ -143,6 +149,8 @@ def dequantize_rows(
 
 def _meta_like(found: Description, front: tuple[int, ...]) -> numpy.ndarray:
     """Return an array for metadata, row by row."""
+    if found.key.rest:  # A line holds its scales.
+        return numpy.zeros((*front, 0), numpy.uint8)
     _, dtype, dims = found.tensors[2]
     own = {"f16": dims[-2:], "u8": dims[-1:], "f8e4m3fn": dims[-1:]}.get(dtype, ())
     return numpy.zeros((*front, *own), numpy_name(dtype))
@@ -163,6 +171,15 @@ def _per_byte(format: Format) -> int:
     if format.code.startswith("i"):
         return 8 // int(format.code[1:])
     return 2 if format.code.startswith("f4") else 1
+
+
+def _features(format: Format, line: int) -> int:
+    """Return the features of a line of so many elements."""
+    if not format.rest:
+        return line * _per_byte(format)
+    # Each group has an f32, and a feature of the rest another byte.
+    coded = (line - 2 * format.rest) * int(format.per or 1) // (int(format.per or 1) + 4)
+    return coded + format.rest
 
 
 def _numbers(name: str, rows: Any) -> numpy.ndarray:

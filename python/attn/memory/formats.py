@@ -8,6 +8,8 @@
     mxfp8_e4m3, mxfp8_e5m2, mxfp4
                           8-bit and 4-bit floats, x = q * 2^(scale - 127), a byte shared by a block: 32 neighbours of one
                           token and head (OCP Microscaling Formats v1.0); "mxfp8" is mxfp8_e4m3
+    fp8_ds_mla            latents of 576 features, as vLLM, SGLang and FlashMLA store them: 512 e4m3, x = q * scale, 4
+                          f32, each shared by 128 neighbours, and 64 bf16, in a line of 656 bytes
     nvfp4                 4-bit floats, x = q * scale * tensor_scale: an e4m3 shared by a block, 16 neighbours of one
                           token and head, and an f32 shared by a whole tensor
 
@@ -41,6 +43,8 @@ class Format(NamedTuple):
     """The type of the scales of blocks."""
     has_tensor_scale: bool = False
     """Whether a tensor has a scale beside those of its blocks."""
+    rest: int = 0
+    """The last features of a line, which are bf16 beside quantized features whose scales the line holds."""
 
     @property
     def blocks(self) -> bool:
@@ -53,14 +57,15 @@ class Format(NamedTuple):
     def text(self) -> str:
         """Return the manifest's text: "i4 per 64", "f8e4m3fn per head", "bf16"."""
         per = f" per {self.per}" if self.per else ""
-        return self.code.lower() + per + (f" by {self.by.lower()}" if self.by else "")
+        rest = f" rest {self.rest}" if self.rest else ""
+        return self.code.lower() + per + (f" by {self.by.lower()}" if self.by else "") + rest
 
     def said(self, part: str) -> str:
         """Return Python's arguments, for messages: "key='int4', key_group=64", "key=None" for 16 bits."""
         if self.is_plain:
             return f"{part}=None"
-        if self.blocks:
-            return f"{part}={next(name for name, each in _BLOCKS.items() if each.text() == self.text())!r}"
+        if self.blocks or self.rest:
+            return f"{part}={next(name for name, each in _FIXED.items() if each.text() == self.text())!r}"
         name = next(name for name, code in _CODES.items() if code.lower() == self.code.lower())
         if self.per is None:
             return f"{part}={name!r}"
@@ -69,18 +74,22 @@ class Format(NamedTuple):
 
     def mlir(self) -> str:
         """Return the type in the description language."""
-        scale = f", scale = {self.by}" if self.by else ""
+        scale = f", scale = {self.by}" if self.by else f", rest = {self.rest}" if self.rest else ""
         return self.code if self.is_plain else f"!attn.quantized<{self.code}, per = {self.per}{scale}>"
 
 
-# Formats of blocks by Python's name.
-_BLOCKS = {
+# Formats whose groups of features have one size, by Python's name.
+_FIXED = {
+    "fp8_ds_mla": Format("f8E4M3FN", "128", rest=64),
     "mxfp8_e4m3": Format("f8E4M3FN", "32", "f8E8M0FNU"),
     "mxfp8_e5m2": Format("f8E5M2", "32", "f8E8M0FNU"),
     "mxfp4": Format("f4E2M1FN", "32", "f8E8M0FNU"),
     "nvfp4": Format("f4E2M1FN", "16", "f8E4M3FN", has_tensor_scale=True),
 }
-NAMES = (*_CODES, *_BLOCKS)
+MIXED = "fp8_ds_mla"
+"""The name of the format of latents whose last features are bf16."""
+MIXED_FORMAT = _FIXED[MIXED]
+NAMES = (*_CODES, *_FIXED)
 
 
 @dataclass(frozen=True)
@@ -101,8 +110,13 @@ def check_latent_key(label: str, key: object, features: int, kind: type[Error] =
     """Check the format of keys whose first features are their values. Raises `kind`."""
     if key is None:
         return
+    if key == MIXED:
+        if features != 512:
+            legal = f"None or 'fp8_e4m3' where values are the first {features} features of keys: {MIXED!r} has values of 512"
+            raise expected(kind, label, legal, key, nearest=None)
+        return
     if key not in ("fp8", "fp8_e4m3"):
-        legal = "None or 'fp8_e4m3' where values are a part of keys"
+        legal = f"None, 'fp8_e4m3' or {MIXED!r} where values are a part of keys"
         raise expected(kind, label, legal, key, nearest="fp8_e4m3")
     if features % 16 or 256 < features < 512:
         legal = f"None where values are the first {features} features of keys: 'fp8_e4m3' has values of a multiple of 16 up "
@@ -155,13 +169,13 @@ def read_format(names: tuple[str, str, str], given: tuple, kind: type[Error] = S
         raise expected(
             kind, label, legal, name, nearest=None if is_plain else closest(name, NAMES), hint=hint
         )
-    if name in _BLOCKS:
-        block = _BLOCKS[name].per
+    if name in _FIXED:
+        block = _FIXED[name].per
         if group is not None and str(group) != block:
             raise expected(kind, of_group, f"None or {block} beside {name!r}", group, nearest=int(block or 0))
         if scales is not None:
             raise expected(kind, of_scales, f"None beside {name!r}, of which each block has a scale", scales)
-        return _BLOCKS[name]
+        return _FIXED[name]
     if name.startswith("int"):
         if scales is not None:
             hint = f"Integers have a scale and a zero for every group: {of_group}"
@@ -189,7 +203,7 @@ def _group(label: str, group: object, kind: type[Error]) -> int:
 
 def parse_format(text: str) -> Format:
     """Parse a manifest's text."""
-    for each in _BLOCKS.values():
+    for each in _FIXED.values():
         if each.text() == text:
             return each
     code, _, per = text.partition(" per ")

@@ -30,6 +30,17 @@ def coded_numbers(
     tensor's scale or None. NaN numbers give NaN results if the format has NaN. Given scales differ from head to head,
     so that a kernel that reads another head's scale is found out."""
     absent, scales = numpy.isnan(numbers[..., 0]), None
+    if (
+        found.key.rest
+    ):  # Groups of different magnitudes, so that a kernel that reads another's scale is found out.
+        group = int(found.key.per or 1)
+        groups = random.uniform(0.5, 2, (*numbers.shape[:-1], -(-numbers.shape[-1] // group))).astype(
+            numpy.float32
+        )
+        numbers = numbers * numpy.repeat(groups, group, axis=-1)[..., : numbers.shape[-1]]
+        codes, meta = quantize_rows(found, numbers)
+        codes[absent] = 0xFF  # A part of a NaN of each type.
+        return codes, meta, None
     if found.key.has_tensor_scale:
         scale = numpy.full(1, 0.02 * amplitude * random.uniform(0.5, 2), numpy.float32)
         codes, meta = quantize_rows(found, numbers, tensor_scale=float(scale[0]))

@@ -316,6 +316,8 @@ class Sampler:
             if unified and format.per == "head":  # Any head's lines may be anywhere.
                 meta = (meta * random.uniform(0.8, 1.25, self._heads(store))).astype(numpy.float32)
             put(part + suffix, codes)
+            if format.rest:
+                continue  # A line holds its scales.
             put(f"{part}_{'meta' if meta.dtype == numpy.float16 else 'scales'}", meta)
             if scale is not None:
                 put(f"{part}_tensor_scale", scale)

@@ -83,7 +83,9 @@ def test_what_is_refused(kernel):
         make(value=attn.first(128))
     with pytest.raises(attn.PlanError, match="value_dim: expected None, or 64"):
         make(value_dim=48)
-    with pytest.raises(attn.PlanError, match="key: expected None or 'fp8_e4m3' where values are a part"):
+    with pytest.raises(
+        attn.PlanError, match="key: expected None, 'fp8_e4m3' or 'fp8_ds_mla' where values are a part"
+    ):
         make(key="int8")
     with pytest.raises(attn.PlanError, match="value_scales: expected None"):
         make(key="fp8_e4m3", value_scales="head")
@@ -200,6 +202,69 @@ def test_lines_in_8_bits(scales, dims):
         exact = numpy.einsum("rht,td->rhd", weights / weights.sum(-1, keepdims=True), keys[:, :values])
         error = numpy.linalg.norm(out - exact, axis=-1) / numpy.linalg.norm(exact, axis=-1)
         assert error.max() <= 2e-3
+
+
+def decoded_lines(cache, layer, slots):
+    """The numbers of lines of 656 bytes, [tokens, 576]."""
+    lines = numpy.asarray(dict(cache.layer(layer).tensors())["k_pages"]).reshape(-1, 656)[slots]
+    bits = numpy.arange(256)
+    exponent, mantissa = bits >> 3 & 15, bits & 7
+    table = numpy.where(exponent, (8 + mantissa) * 2.0 ** (exponent - 10), mantissa * 2.0**-9)
+    codes = numpy.where(bits < 128, table, -table)[lines[:, :512]]
+    scales = numpy.ascontiguousarray(lines[:, 512:528]).view(numpy.float32).astype(float)
+    rest = numpy.ascontiguousarray(lines[:, 528:]).view(numpy.uint16).astype(numpy.uint32) << 16
+    return numpy.concatenate(
+        [codes * scales.repeat(128, axis=1), rest.view(numpy.float32).astype(float)], axis=1
+    )
+
+
+def bfloat16(numbers):
+    """Numbers of bf16 and their bits."""
+    bits = numpy.ascontiguousarray(numbers, numpy.float32).view(numpy.uint32) & 0xFFFF0000
+    return bits.view(numpy.float32).astype(float), (bits >> 16).astype(numpy.uint16)
+
+
+def test_lines_of_engines():
+    """512 e4m3 with a scale for each 128, found as lines are written, and 64 bf16; forks and copies take bytes."""
+    dim, values = 576, 512
+    given = dict(q_heads=HEADS, kv_heads=1, head_dim=dim, dtype="bfloat16", see=attn.causal())
+    store = dict(key="fp8_ds_mla", value=attn.first(values))
+    kernel = attn.compile(attn.Spec(**given, kv=[attn.Paged(**store)]), device="host")
+    rng, cache = numpy.random.default_rng(0), make(head_dim=dim, dtype="bfloat16", **store)
+    assert cache.token_bytes == 2 * 656 and "fp8_ds_mla" in repr(cache)
+    sizes = numpy.array([1, 100, 1e-3, 1, 1]).repeat(128)[:dim]
+    lines, bits = bfloat16(rng.standard_normal((2, 37, 1, dim)) * sizes)
+    node = cache.add()
+    cache.append(node, 37).write_all(bits)
+    slots = cache.slots(node)
+    twin = cache.fork(node)
+    new, new_bits = bfloat16(rng.standard_normal((2, 1, 1, dim)) * sizes)
+    cache.append(twin, 1).write_all(new_bits)
+    longer = numpy.append(slots, cache.slots(twin)[-1])
+    for layer in (0, 1):
+        for leaf, own, places in (
+            (node, lines[layer], slots),
+            (twin, numpy.concatenate([lines[layer], new[layer]]), longer),
+        ):
+            stored, wanted = decoded_lines(cache, layer, places), own[:, 0]
+            assert (abs(stored - wanted) <= 2**-4 * abs(wanted) + 1e-5 * sizes).all()
+            assert (stored[:, values:] == wanted[:, values:]).all()
+            q, q_bits = bfloat16(rng.standard_normal((3, HEADS, dim)) / 50)
+            out = kernel.run(q_bits, cache.layer(layer), kernel.plan(cache.batch([(leaf, 3)])))
+            out = (numpy.asarray(out).view(numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32)
+            scores = numpy.einsum("rhd,td->rht", q, stored) / dim**0.5
+            token, last = numpy.arange(len(stored)), len(stored) - 3 + numpy.arange(3)
+            scores = numpy.where(token[None, None] <= last[:, None, None], scores, -numpy.inf)
+            weights = numpy.exp(scores - scores.max(-1, keepdims=True))
+            exact = numpy.einsum("rht,td->rhd", weights / weights.sum(-1, keepdims=True), stored[:, :values])
+            for group in range(0, values, 128):
+                part = slice(group, group + 128)
+                error = numpy.linalg.norm(out[..., part] - exact[..., part], axis=-1)
+                assert (error <= 5e-3 * numpy.linalg.norm(exact[..., part], axis=-1)).all()
+    with pytest.raises(
+        attn.PlanError, match="dtype: expected 'bfloat16' beside key='fp8_ds_mla', .* got 'float16'"
+    ):
+        make(head_dim=dim, **store)
 
 
 def test_scales_of_long_lines_are_refused():

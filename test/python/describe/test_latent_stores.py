@@ -37,19 +37,65 @@ def test_latents_in_8_bits(scales):
     )
 
 
+def test_latents_as_engines_store_them():
+    described = spec(Paged(key="fp8_ds_mla", value=first(512)))
+    key = "!attn.quantized<f8E4M3FN, per = 128, rest = 64>"
+    assert f"dim = 576, key = {key}, value = first<512>>" in described.mlir()
+    found = described.operands[0].description(1, 576, 512)
+    assert found.latent and found.token_bytes == 656 and not found.heads_first
+    assert [(name, dtype, dims[-1]) for name, dtype, dims in found.tensors] == [("k_pages", "u8", 656)]
+    assert found.strided == {"k_pages"} and found.value == found.key
+    assert "fp8_ds_mla" in repr(described)
+    assert described == spec(Paged(key="fp8_ds_mla", key_group=128, value=first(512)))
+
+
 @pytest.mark.parametrize(
     "make,message",
     [
+        (
+            lambda: Paged(key="fp8_ds_mla", value=first(256)),
+            r"Paged\(key\): expected None or 'fp8_e4m3' where values are the first 256 .* has values of 512",
+        ),
+        (
+            lambda: Paged(key="fp8_ds_mla"),
+            r"Paged\(value\): expected attn\.first\(512\) beside key='fp8_ds_mla', whose lines hold both, got None",
+        ),
+        (
+            lambda: Paged(value="fp8_ds_mla"),
+            r"Paged\(value\): expected attn\.first\(512\) beside key='fp8_ds_mla'",
+        ),
+        (
+            lambda: Paged(key="fp8_ds_mla", key_scales="token", value=first(512)),
+            r"Paged\(key_scales\): expected None beside 'fp8_ds_mla'",
+        ),
+        (
+            lambda: Paged(key="fp8_ds_mla", key_group=64, value=first(512)),
+            r"Paged\(key_group\): expected None or 128 beside 'fp8_ds_mla', got 64; nearest legal: 128",
+        ),
+        (
+            lambda: spec(Paged(key="fp8_ds_mla", value=first(512)), dtype="float16"),
+            r"dtype: expected 'bfloat16' beside key='fp8_ds_mla', .* got 'float16'",
+        ),
+        (
+            lambda: spec(Paged(key="fp8_ds_mla", value=first(512)), head_dim=512),
+            r"expected rows of 576 features, 512 of .* and a rest of 64, got 512; nearest legal: 576",
+        ),
         (lambda: first(500), r"features: expected .* 128 up to 512, got 500; nearest legal: 384 or 512"),
         (lambda: first(1024), "got 1024; nearest legal: 512"),
         (lambda: spec(head_dim=320), r"kv\[0\]\.value: .* n up to 320, .* got 512; nearest legal: 256"),
         (lambda: spec(value_dim=256), r"kv\[0\]\.value: expected attn\.first\(256\), as .* got 512"),
         (
             lambda: Paged(value=first(64), key="int8"),
-            r"Paged\(key\): expected None or 'fp8_e4m3' where values are a part of keys, got 'int8'",
+            r"Paged\(key\): expected None, 'fp8_e4m3' or 'fp8_ds_mla' where values are a part of keys, got 'int8'",
         ),
-        (lambda: Dense(value=first(512), key="mxfp8"), "expected None or 'fp8_e4m3' .* got 'mxfp8'"),
-        (lambda: Dense(value=first(512), key="fp8_e5m2"), "expected None or 'fp8_e4m3' .* got 'fp8_e5m2'"),
+        (
+            lambda: Dense(value=first(512), key="mxfp8"),
+            "expected None, 'fp8_e4m3' or 'fp8_ds_mla' .* got 'mxfp8'",
+        ),
+        (
+            lambda: Dense(value=first(512), key="fp8_e5m2"),
+            "expected None, 'fp8_e4m3' or 'fp8_ds_mla' .* got 'fp8_e5m2'",
+        ),
         (
             lambda: Paged(value=first(384), key="fp8"),
             "where values are the first 384 features .* of 512, got 'fp8'",

@@ -130,5 +130,24 @@ def test_tensors_that_are_refused():
         attn.dequantize(codes, numpy.zeros((3, 1, 2), numpy.float16), "int4")
 
 
+def test_lines_of_latents():
+    """512 e4m3 with the scales of their groups, and 64 bf16, in one row of bytes."""
+    numbers = rows(3, 1, 576)
+    numbers[..., 128:256] *= 1000
+    lines, meta = attn.quantize(numbers, "fp8_ds_mla")
+    assert lines.shape == (3, 1, 656) and lines.dtype == numpy.uint8 and meta.shape == (3, 1, 0)
+    scales = numpy.ascontiguousarray(lines[..., 512:528]).view(numpy.float32)
+    largest = abs(numbers[..., :512]).reshape(3, 1, 4, 128).max(axis=-1)
+    numpy.testing.assert_allclose(scales, largest / 448, rtol=1e-6)
+    again = attn.dequantize(lines, meta, "fp8_ds_mla")
+    error = abs(again - numbers)
+    assert (error[..., :512] <= 2**-4 * abs(numbers[..., :512]) + scales.repeat(128, axis=-1) / 512).all()
+    assert (error[..., 512:] <= 2**-8 * abs(numbers[..., 512:])).all()
+    with pytest.raises(
+        attn.SpecError, match="expected rows of 576 features, 512 of .* got 512; nearest legal: 576"
+    ):
+        attn.quantize(rows(2, 512), "fp8_ds_mla")
+
+
 def test_names():
-    assert set(NAMES) == {*INTEGERS, *FLOATS, *BLOCKS}
+    assert set(NAMES) == {*INTEGERS, *FLOATS, *BLOCKS, "fp8_ds_mla"}

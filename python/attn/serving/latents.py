@@ -10,10 +10,12 @@ from ..cache.appender import device_of
 from ..cache.operations import Shape
 from ..cache.rope import Norm, Rope
 from ..errors import TensorError, expected
-from ..memory.formats import Format
+from ..memory.formats import MIXED_FORMAT, Format
 from ..memory.tensors import written
 from .pools import scale_of
 from .tokens import Tokens, strides_of, tokens_of, write_rows
+
+_LINE_FEATURES, _LINE_BYTES = 576, 656
 
 
 def write_latents(
@@ -31,7 +33,8 @@ def write_latents(
     """Write latents (MLA) into a pool, and prepare them and the rotated part of queries on the way.
 
     pages       [pages, page_size, dim], of the dtype of latents or torch.float8_e4m3fn: the pool of one layer, which all
-                query heads read
+                query heads read; or torch.uint8 [pages, page_size, 656], lines of 576 features as vLLM's fp8_ds_mla and
+                FlashMLA have them: 512 e4m3, a float32 scale for each 128, found from the largest, and 64 bfloat16
     latents     [tokens, dim], such as the output of DeepSeek's kv_a_proj_with_mqa; tokens past the slots are not read
     slots       int32 or int64 [at most tokens]; a negative slot's token is not written. `Tokens` of a step, with positions
                 beside a rope
@@ -49,19 +52,23 @@ def write_latents(
     tokens = tokens_of(slots)
     if pages.ndim != 3:
         raise expected(TensorError, "pages", "[pages, page_size, dim]", pages)
-    dim = pages.shape[2]
+    mixed = pages.dtype is torch.uint8
+    if mixed and pages.shape[2] != _LINE_BYTES:
+        raise expected(TensorError, "pages", f"[pages, page_size, {_LINE_BYTES}] of uint8", pages)
+    dim = _LINE_FEATURES if mixed else pages.shape[2]
     if latents.ndim != 2 or latents.shape[1] != dim or len(latents) < len(tokens):
         raise expected(TensorError, "latents", f"[{len(tokens)} or more, {dim}]", latents)
     short = {torch.float16: "f16", torch.bfloat16: "bf16"}.get(latents.dtype)
     quantized = pages.dtype is torch.float8_e4m3fn
-    if short is None or (pages.dtype != latents.dtype and not quantized):
-        raise expected(
-            TensorError, "pages", "float16 or bfloat16, the dtype of latents, or float8_e4m3fn", pages
-        )
+    if short is None or (pages.dtype != latents.dtype and not quantized and not mixed):
+        legal = "float16 or bfloat16, the dtype of latents, float8_e4m3fn, or uint8 with lines of 656 bytes"
+        raise expected(TensorError, "pages", legal, pages)
     if quantized is (scale is None):
         legal = (
             "a number or float32 [1] beside pages of float8_e4m3fn"
             if quantized
+            else "None beside pages of uint8, whose lines hold their scales"
+            if mixed
             else "None beside pages of 16 bits"
         )
         raise expected(TensorError, "scale", legal, scale)
@@ -74,10 +81,15 @@ def write_latents(
         legal = "a multiple of 16 up to 256, or 512, beside pages of float8_e4m3fn"
         nearest = 256 if value_dim > 256 else max(16, value_dim // 16 * 16)
         raise expected(TensorError, "value_dim", legal, value_dim, nearest=nearest)
+    if mixed and value_dim != _LINE_FEATURES - MIXED_FORMAT.rest:
+        nearest = _LINE_FEATURES - MIXED_FORMAT.rest
+        raise expected(
+            TensorError, "value_dim", f"{nearest} beside pages of uint8", value_dim, nearest=nearest
+        )
     tokens.check_device(pages.device)
     lines = pages.unsqueeze(2)
     where = {"pages": pages.shape[0], "page_tokens": pages.shape[1]} | strides_of("k", lines, "pages")
-    stored = Format(short)
+    stored = MIXED_FORMAT if mixed else Format(short)
     if quantized:
         stored = Format("f8E4M3FN", "tensor")
         scale = scale_of("", scale, pages.device)

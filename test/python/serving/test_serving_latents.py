@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """New latents in an engine's pages: normalized, rotated and written in one launch, against float64."""
 
+import numpy
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -109,6 +110,68 @@ def test_pools_in_8_bits(dims, prepares):
     assert out.shape == (1, 4, value) and weights.abs().max() > 0
 
 
+@pytest.mark.parametrize("prepares", [False, True])
+def test_pools_of_engines_lines(prepares):
+    """vLLM's fp8_ds_mla: 512 e4m3 with a scale for each 128, and 64 bfloat16, in lines of 656 bytes."""
+    dim, value = 576, 512
+    memory = torch.full((PAGES, 2, PAGE, 656), 7, dtype=torch.uint8)
+    pool = memory[:, 1]  # of the second layer
+    latents = draw(6, dim)
+    latents[:, 128:256] *= 100
+    options, slots, rows = {}, torch.tensor(SLOTS), numbers(latents)
+    if prepares:
+        tables = (torch.tensor(x, dtype=torch.float32) for x in angles(100, dim - value))
+        rope, norm = (
+            attn.Rope(*tables, interleaved=True, first=value),
+            attn.Norm(k=torch.linspace(0.5, 1.5, value)),
+        )
+        options, slots = dict(rope=rope, norm=norm), Tokens(slots, torch.tensor(POSITIONS))
+        found = dict(cos=numbers(rope.cos), sin=numbers(rope.sin), positions=POSITIONS, interleaved=True)
+        weighed = dict(weight=numbers(norm.k), epsilon=norm.epsilon)
+        rows = prepared(rows[:, None], start=value, **weighed, **found)[:, 0]
+    assert write_latents(pool, latents, slots, value_dim=value, **options) is None
+    kept = torch.ones(PAGES * PAGE, dtype=torch.bool)
+    kept[[slot for slot in SLOTS if slot >= 0]] = False
+    assert (memory[:, 0] == 7).all() and (pool.reshape(-1, 656)[kept] == 7).all()
+    for row, slot in enumerate(SLOTS):
+        if slot >= 0:
+            line = pool[slot // PAGE, slot % PAGE]
+            scales = line[512:528].view(torch.float32)
+            codes = line[:512].view(torch.float8_e4m3fn).float().reshape(4, 128)
+            largest = abs(rows[row][:value]).reshape(4, 128).max(axis=1)
+            assert numpy.allclose(scales.numpy(), largest / 448, rtol=1e-5)
+            stored = numbers((codes * scales[:, None]).reshape(-1))
+            assert (
+                abs(stored - rows[row][:value])
+                <= 2**-4 * abs(rows[row][:value]) + largest.repeat(128) * 2**-17
+            ).all()
+            rest = numbers(line[528:].view(torch.bfloat16))
+            assert (abs(rest - rows[row][value:]) <= 2**-8 * abs(rows[row][value:]) + 1e-6).all()
+    store = attn.Paged(page_size=PAGE, key="fp8_ds_mla", value=attn.first(value))
+    given = dict(q_heads=4, kv_heads=1, head_dim=dim, dtype="bfloat16", see=attn.all_tokens())
+    kernel = attn.compile(attn.Spec(**given, kv=[store]), device="host")
+    batch = {"q": ("bfloat16", (1, 4, dim)), "q_start": [0, 1], "kv.lengths": [1], "kv.block_table": [[2]]}
+    batch |= {"kv.k_pages": ("uint8", (PAGES, PAGE, 1, 656))}
+    write_latents(pool, latents, torch.tensor([2 * PAGE]), value_dim=value)
+    line = pool[2, 0]
+    out = kernel.run(draw(1, 4, dim, seed=4), (pool.unsqueeze(2),), kernel.plan(batch))
+    codes = line[:512].view(torch.float8_e4m3fn).float().reshape(4, 128)
+    value_row = (codes * line[512:528].view(torch.float32)[:, None]).reshape(-1)
+    assert torch.allclose(out[0].float(), value_row.expand(4, -1), rtol=2**-7, atol=1e-6)
+    for change, message in (
+        (
+            dict(scale=0.5),
+            "scale: expected None beside pages of uint8, whose lines hold their scales, got 0.5",
+        ),
+        (dict(value_dim=256), "value_dim: expected 512 beside pages of uint8, got 256; nearest legal: 512"),
+        (dict(pages=pool[:, :, :640]), r"pages: expected \[pages, page_size, 656\] of uint8, got"),
+    ):
+        with pytest.raises(attn.TensorError, match=message):
+            write_latents(
+                **(dict(pages=pool, latents=latents, slots=torch.tensor(SLOTS), value_dim=value) | change)
+            )
+
+
 def test_refusals():
     pool, latents = torch.zeros(PAGES, PAGE, DIM, dtype=torch.float16), draw(6, DIM, dtype=torch.float16)
     slots = torch.tensor(SLOTS)
@@ -117,7 +180,7 @@ def test_refusals():
         (dict(latents=latents[:3]), r"latents: expected \[6 or more, 48\], got"),
         (
             dict(latents=latents.bfloat16()),
-            "pages: expected float16 or bfloat16, the dtype of latents, or float8",
+            "pages: expected float16 or bfloat16, the dtype of latents, float8_e4m3fn, or uint8",
         ),
         (dict(scale=0.5), "scale: expected None beside pages of 16 bits, got 0.5"),
         (dict(value_dim=56), "value_dim: expected a multiple of 8 from 8 to 48, got 56; nearest legal: 48"),

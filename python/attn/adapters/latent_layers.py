@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from ..describe.stores import first as first_features
 from ..errors import PlanError, TensorError, expected
-from ..memory.formats import check_latent_key
+from ..memory.formats import MIXED, check_latent_key
 from .transformers_config import CACHE, check_formats
 
 
@@ -138,6 +138,12 @@ def latent_formats(config: Any, formats: dict[str, object]) -> dict[str, object]
             raise expected(PlanError, "key_scales", "None without key", scales)
         return {"value": first_features(features)}
     check_latent_key("key", key, features, PlanError)
+    if key == MIXED:
+        if scales is not None:
+            raise expected(
+                PlanError, "key_scales", f"None beside key={MIXED!r}, whose lines hold them", scales
+            )
+        return {"key": key, "value": first_features(features)}
     return {"key": key, "key_scales": scales or "tensor", "value": first_features(features)}
 
 

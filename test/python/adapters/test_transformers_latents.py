@@ -42,12 +42,12 @@ def no_gradients():
         yield
 
 
-def build(name="DeepseekV3", implementation="attn", dtype=torch.float16):
+def build(name="DeepseekV3", implementation="attn", dtype=torch.float16, **sizes):
     """A model whose weights are those of every call with this name."""
     kind = getattr(transformers, f"{name.split()[0]}ForCausalLM", None)
     if kind is None:
         pytest.skip(f"this Transformers has no {name}")
-    return model_zoo.build(kind, implementation, dtype, **SIZES | MODELS[name])
+    return model_zoo.build(kind, implementation, dtype, **SIZES | MODELS[name] | sizes)
 
 
 def paged(model, pages=64, **options):
@@ -123,6 +123,21 @@ def test_latents_in_8_bits(name, scales):
     options = dict(attention_mask=mask, max_new_tokens=NEW, do_sample=False)
     again = paged(model, latent=True, key="fp8_e4m3", **({"key_scales": scales} if scales else {}))
     assert model.generate(ids, **options, past_key_values=again).shape[0] == 3
+
+
+def test_latents_as_engines_store_them():
+    """Latents of 512 features in e4m3 and 64 rotated ones in bf16, in lines of 656 bytes."""
+    long = dict(kv_lora_rank=512, qk_rope_head_dim=64, head_dim=64, qk_head_dim=96)
+    model = build(dtype=torch.bfloat16, **long)
+    cache = paged(model, latent=True, key="fp8_ds_mla")
+    ours, mask = in_chunks(model, cache, (13, 7, *(1,) * 4))
+    exact, _ = in_chunks(build("DeepseekV3", "eager", torch.float32, **long), None, (ROWS,))
+    assert error(ours, exact, mask) <= 0.06
+    assert cache.is_latent and cache.pages.token_bytes == 656 * model_zoo.LAYERS
+    with pytest.raises(attn.PlanError, match="key_scales: expected None beside key='fp8_ds_mla'"):
+        paged(model, latent=True, key="fp8_ds_mla", key_scales="token")
+    with pytest.raises(attn.PlanError, match="where values are the first 64 features .* has values of 512"):
+        paged(build(), latent=True, key="fp8_ds_mla")
 
 
 def test_lines_are_what_the_model_projects():
@@ -207,7 +222,10 @@ def test_keys_and_values_of_heads():
 def test_refusals():
     model, (ids, mask) = build(), prompt()
     for formats, message in (
-        ({"key": "int8"}, "key: expected None or 'fp8_e4m3' where values are a part of keys, got 'int8'"),
+        (
+            {"key": "int8"},
+            "key: expected None, 'fp8_e4m3' or 'fp8_ds_mla' where values are a part of keys, got 'int8'",
+        ),
         (
             {"key": "fp8", "value": "fp8"},
             "value: expected None for a cache of latents, whose values are a part of keys",

@@ -66,6 +66,11 @@ GROUPS = {
             "kv_heads": 1,
             "head_dim": 576,
         },
+        '`Paged(value=first(512), key="fp8_ds_mla")`, 576 features': {
+            "kv": attn.Paged(value=attn.first(512), key="fp8_ds_mla"),
+            "kv_heads": 1,
+            "head_dim": 576,
+        },
     },
     "format of keys and values, in pages": {
         f"`{name}`": {"kv": attn.Paged(key=name, value=name)} for name in FORMATS

@@ -224,13 +224,66 @@ def bfloat16(numbers):
     return bits.view(numpy.float32).astype(float), (bits >> 16).astype(numpy.uint16)
 
 
+def numbers_of(bits):
+    """The numbers of bits of bf16."""
+    return (numpy.asarray(bits).view(numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32)
+
+
+def attended(q, stored):
+    """Attention of the last rows over lines of 512 + 64 features, in float64."""
+    scores = numpy.einsum("rhd,td->rht", q, stored) / 576**0.5
+    token, last = numpy.arange(len(stored)), len(stored) - len(q) + numpy.arange(len(q))
+    scores = numpy.where(token[None, None] <= last[:, None, None], scores, -numpy.inf)
+    weights = numpy.exp(scores - scores.max(-1, keepdims=True))
+    return numpy.einsum("rht,td->rhd", weights / weights.sum(-1, keepdims=True), stored[:, :512])
+
+
+def engines(layers=1, **options):
+    """A kernel and a cache of lines as engines store them."""
+    store = dict(key="fp8_ds_mla", value=attn.first(512))
+    given = dict(q_heads=HEADS, kv_heads=1, head_dim=576, dtype="bfloat16", see=attn.causal())
+    kernel = attn.compile(attn.Spec(**given, kv=[attn.Paged(**store)], **options), device="host")
+    return kernel, make(head_dim=576, dtype="bfloat16", layers=layers, **store)
+
+
+def test_drafts_of_engines_lines():
+    """A tree of speculated lines is verified, and its path committed."""
+    (kernel, cache), rng = engines(), numpy.random.default_rng(5)
+    node, parents = cache.add(), [-1, 0, 0, 2]
+    for count, write in ((20, lambda: cache.append(node, 20)), (4, lambda: cache.speculate(node, parents))):
+        write().write(0, bfloat16(rng.standard_normal((count, 1, 576)))[1])
+    q, bits = bfloat16(rng.standard_normal((5, HEADS, 576)))
+    before = numbers_of(kernel.run(bits, cache.layer(0), kernel.plan(cache.batch([(node, 1, True)]))))
+    cache.commit(node, 3)
+    rows = [3, 4]
+    after = numbers_of(
+        kernel.run(numpy.ascontiguousarray(bits[rows]), cache.layer(0), kernel.plan(cache.batch([(node, 2)])))
+    )
+    numpy.testing.assert_allclose(after, before[rows], atol=2e-2)
+    stored = decoded_lines(cache, 0, cache.slots(node))
+    numpy.testing.assert_allclose(after, attended(q[rows], stored), atol=2e-2)
+
+
+def test_steps_over_engines_lines():
+    """Steps that are recorded once append lines and plan on the device."""
+    (kernel, cache), rng = engines(device_plan=True), numpy.random.default_rng(3)
+    node = cache.add()
+    cache.append(node, 20).write(0, bfloat16(rng.standard_normal((20, 1, 576)))[1])
+    steps = cache.steps(kernel, sequences=1, rows=2, tokens=64)
+    for _ in range(2):
+        steps.append(node)
+        steps.update([node])
+        q, bits = bfloat16(rng.standard_normal((2, HEADS, 576)))
+        steps.write(0, bfloat16(rng.standard_normal((2, 1, 576)))[1])
+        out = numbers_of(kernel.run(bits, cache.layer(0), steps.plan()))
+        steps.ran()
+        stored = decoded_lines(cache, 0, cache.slots(node))
+        numpy.testing.assert_allclose(out[:1], attended(q[:1], stored), atol=2e-2)
+
+
 def test_lines_of_engines():
     """512 e4m3 with a scale for each 128, found as lines are written, and 64 bf16; forks and copies take bytes."""
-    dim, values = 576, 512
-    given = dict(q_heads=HEADS, kv_heads=1, head_dim=dim, dtype="bfloat16", see=attn.causal())
-    store = dict(key="fp8_ds_mla", value=attn.first(values))
-    kernel = attn.compile(attn.Spec(**given, kv=[attn.Paged(**store)]), device="host")
-    rng, cache = numpy.random.default_rng(0), make(head_dim=dim, dtype="bfloat16", **store)
+    (kernel, cache), rng, dim, values = engines(2), numpy.random.default_rng(0), 576, 512
     assert cache.token_bytes == 2 * 656 and "fp8_ds_mla" in repr(cache)
     sizes = numpy.array([1, 100, 1e-3, 1, 1]).repeat(128)[:dim]
     lines, bits = bfloat16(rng.standard_normal((2, 37, 1, dim)) * sizes)
@@ -250,13 +303,8 @@ def test_lines_of_engines():
             assert (abs(stored - wanted) <= 2**-4 * abs(wanted) + 1e-5 * sizes).all()
             assert (stored[:, values:] == wanted[:, values:]).all()
             q, q_bits = bfloat16(rng.standard_normal((3, HEADS, dim)) / 50)
-            out = kernel.run(q_bits, cache.layer(layer), kernel.plan(cache.batch([(leaf, 3)])))
-            out = (numpy.asarray(out).view(numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32)
-            scores = numpy.einsum("rhd,td->rht", q, stored) / dim**0.5
-            token, last = numpy.arange(len(stored)), len(stored) - 3 + numpy.arange(3)
-            scores = numpy.where(token[None, None] <= last[:, None, None], scores, -numpy.inf)
-            weights = numpy.exp(scores - scores.max(-1, keepdims=True))
-            exact = numpy.einsum("rht,td->rhd", weights / weights.sum(-1, keepdims=True), stored[:, :values])
+            out = numbers_of(kernel.run(q_bits, cache.layer(layer), kernel.plan(cache.batch([(leaf, 3)]))))
+            exact = attended(q, stored)
             for group in range(0, values, 128):
                 part = slice(group, group + 128)
                 error = numpy.linalg.norm(out[..., part] - exact[..., part], axis=-1)
@@ -264,7 +312,7 @@ def test_lines_of_engines():
     with pytest.raises(
         attn.PlanError, match="dtype: expected 'bfloat16' beside key='fp8_ds_mla', .* got 'float16'"
     ):
-        make(head_dim=dim, **store)
+        make(head_dim=dim, key="fp8_ds_mla", value=attn.first(values))
 
 
 def test_scales_of_long_lines_are_refused():

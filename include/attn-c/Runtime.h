@@ -137,6 +137,7 @@ typedef struct AttnStore {
   int32_t heads;     /* heads of each token; 0: those of its head class */
   int32_t keyDim, valueDim;
   const char *key, *value; /* "bf16", "f8e4m3fn per head", "i4 per 64"; without `per` the usual one.
+                            * "f8e4m3fn per 128 rest 64": lines of 656 bytes, whose value is "key".
                             * "key": a value is the first `valueDim` features of its key */
 } AttnStore;
 /* The store's own tensors, as JSON: {"key": FORMAT, "value": FORMAT, "token_bytes": of one head,
@@ -148,8 +149,8 @@ ATTN_C_EXPORT AttnStatus attnStoreTensors(const AttnStore *store, AttnBytes **de
 
 /* Quantizes rows of `dim` numbers, and dequantizes them, as kernels do. Sizes are in bytes; the size of the
  * numbers gives the number of rows. `meta` holds the metadata of all rows, one after the other: metadata by
- * token is written, scales per tensor or head are read. Numbers that are not finite are clamped, and counted
- * if `notFinite` is not null. */
+ * token is written, scales per tensor or head are read; lines that hold their scales have none. Numbers that
+ * are not finite are clamped, and counted if `notFinite` is not null. */
 typedef struct AttnRows {
   const char *format; /* like a store's */
   int64_t dim;

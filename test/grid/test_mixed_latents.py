@@ -65,6 +65,21 @@ def test_several_latents_of_a_token():
         assert attn.check(of, batch=2, q_len=rows, kv_len=tokens).right
 
 
+@pytest.mark.parametrize("store", [Paged(**MIXED, page_size=8, ragged=True), Dense(**MIXED, ragged=True)])
+def test_lists_of_heads(store):
+    assert attn.check(spec(store, q_heads=8, kv_heads=2), batch=2, q_len=2, kv_len=60).right
+
+
+def test_stores_of_classes():
+    heads = attn.heads(all=attn.all_tokens(), near=attn.recent(20))
+    kv = [
+        Paged(**MIXED, name="a", head_class="all", see=attn.all_tokens()),
+        Paged(**MIXED, name="b", head_class="near", see=attn.recent(20), dims=("batch", "b_len")),
+    ]
+    of = attn.Spec(q_heads=8, kv_heads=2, heads=heads, kv=kv, **DIMS)
+    assert attn.check(of, batch=2, q_len=1, kv_len=50, b_len=30).right
+
+
 @pytest.mark.parametrize("amplitude", [1e-6, 1e-3, 100.0, 1e4])
 def test_amplitudes(amplitude):
     attn.check(spec(), batch=2, q_len=2, kv_len=(60, 90), amplitude=(amplitude, 1.01 * amplitude))

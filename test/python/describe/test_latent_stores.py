@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
 from attn import Dense, Paged, causal, first  # noqa: E402
+from attn.memory.formats import describe_store  # noqa: E402
 
 DIMS = {"head_dim": 576, "dtype": "bfloat16"}
 
@@ -46,6 +47,9 @@ def test_latents_as_engines_store_them():
     assert [(name, dtype, dims[-1]) for name, dtype, dims in found.tensors] == [("k_pages", "u8", 656)]
     assert found.strided == {"k_pages"} and found.value == found.key
     assert "fp8_ds_mla" in repr(described)
+    refused = "value: expected the first 512 features of keys in f8e4m3fn per 128 rest 64, got values apart"
+    with pytest.raises(attn._attn.Failure, match=refused):
+        describe_store("packed", 0, False, 1, 576, 576, found.key.text(), "bf16")
     assert described == spec(Paged(key="fp8_ds_mla", key_group=128, value=first(512)))
 
 

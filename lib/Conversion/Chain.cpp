@@ -33,15 +33,23 @@ static LogicalResult verifyChain(Chain &chain) {
         !chain.finish.getLse())
       return first.emitOpError("expected the output type of the last attn.finish, and an LSE of both");
     UpdateOp update = chain.updates.front();
-    if (chain.countsSinks() || chain.finish.getGate() || first.getGate() || update.getHeadClassesAttr() ||
-        !update.getScore().empty())
+    if (chain.countsSinks() || chain.finish.getGate() || first.getGate() || chain.finish.getOutputScale() ||
+        update.getHeadClassesAttr() || !update.getScore().empty())
       return first.emitOpError(
-          "expected neither sink logits nor a gate nor head classes nor a score region: what is finished "
-          "early has none");
+          "expected neither sink logits nor a gate nor an output scale nor head classes nor a score region: "
+          "what is finished early has none");
   }
   if (Value gate = chain.finish.getGate(); gate && argumentName(gate).empty())
     return chain.finish.emitOpError("expected the gate to be an argument of the function, with an attn.name");
-  if (cast<RankedTensorType>(chain.finish.getOutput().getType()).getElementType() != chain.element())
+  Value outputScale = chain.finish.getOutputScale();
+  if (outputScale && argumentName(outputScale).empty())
+    return chain.finish.emitOpError(
+        "expected the output scale to be an argument of the function, with an attn.name");
+  if (Value gate = chain.finish.getGate(); gate && getElementTypeOrSelf(gate) != chain.element())
+    return chain.finish.emitOpError("expected a gate of the query's type, ")
+           << chain.element() << ", got " << gate.getType();
+  if (!outputScale &&
+      cast<RankedTensorType>(chain.finish.getOutput().getType()).getElementType() != chain.element())
     return chain.finish.emitOpError("expected output elements of the query's type, ")
            << chain.element() << ", got " << chain.finish.getOutput().getType();
   UpdateOp first = chain.updates.front();

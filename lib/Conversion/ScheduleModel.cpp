@@ -69,7 +69,7 @@ int64_t ScheduleModel::valueBoxesOf(ArrayRef<int64_t> copies, int64_t keys) cons
 bool ScheduleModel::mayStoreByTma(ScheduleAttr schedule) const {
   return schedule.loadsTokensByTma() && schedule.getRows() % shape.group == 0 &&
          schedule.getQueryStages() == 2 && ScheduleAttr::groupRows % shape.group == 0 &&
-         shape.valueDim <= shape.keyDim && schedule.getSlices() == 1;
+         shape.valueDim <= shape.keyDim && schedule.getSlices() == 1 && !shape.quantizedOutput;
 }
 
 //===----------------------------------------------------------------------===//

@@ -39,6 +39,9 @@ LogicalResult ScheduleModel::verifyQueryCopies(ScheduleAttr schedule, EmitError 
   if (schedule.storesResultsByTma() && shape.valueDim > shape.keyDim)
     return emitError() << schedule << " stores rows of " << shape.valueDim
                        << " features by TMA from the queries' stages, which have " << shape.keyDim;
+  if (schedule.storesResultsByTma() && shape.quantizedOutput)
+    return emitError() << schedule << " stores results by TMA from tiles of queries, " << shape.element
+                       << ", and outputs are f8E4M3FN: expected epilogue = store";
   if (schedule.storesResultsByTma() && schedule.getSlices() > 1)
     return emitError() << schedule << " stores results by TMA, and warpgroups share their rows: expected "
                        << "epilogue = store";

@@ -108,6 +108,14 @@ llvm::Error Rewriter::rewriteNVVM(Operation *op) {
     Value codes = LLVM::ZExtOp::create(b, loc, i32, cast(widen.getSrc(), b.getI16Type()));
     return done(cast(call("attn_host_widen_e4m3", i32, codes), op->getResult(0).getType()));
   }
+  if (auto narrow = dyn_cast<NVVM::ConvertF32x2ToF8x2Op>(op)) {
+    if (narrow.getRelu() || !isa<Float8E4M3FNType>(narrow.getDstTy()) ||
+        narrow.getRnd() != NVVM::FPRoundingMode::RN || narrow.getSat() != NVVM::SaturationMode::SATFINITE)
+      return errorAt(op, "the host device converts pairs of f32 to f8E4M3FN by rounding to nearest even and "
+                         "clamping, and no others");
+    Value codes = call("attn_host_narrow_e4m3", i32, {narrow.getA(), narrow.getB()});
+    return done(cast(LLVM::TruncOp::create(b, loc, b.getI16Type(), codes), op->getResult(0).getType()));
+  }
   if (isa<NVVM::RcpApproxFtzF32Op>(op))
     return done(call("attn_host_rcp", f32, {op->getOperand(0)}));
   llvm::Expected<bool> rewritten = rewriteAsync(op);

@@ -202,6 +202,8 @@ rt::Result<rt::TensorMap> mlir::attn::evaluateGradients(func::FuncOp func, const
   if (operands && operands->attend.getGate())
     return rt::inputError("expected an attention without a gate, which has no gradients: multiply the output "
                           "by the gate's sigmoid afterwards");
+  if (operands && operands->outputScale)
+    return rt::inputError("expected an attention whose output is not quantized, which has no gradients");
   if (!operands)
     return operands.error();
   if (rt::Status status = checkDifferentiable(*operands); !status)

@@ -40,6 +40,8 @@ public:
         readSinks(argument);
       else if (argument.role == Role::Gate)
         readGate(argument);
+      else if (argument.role == Role::OutputScale)
+        readOutputScale(argument);
       else if (argument.role == Role::Tensor)
         readTable(argument);
     operands.seen.resize(operands.keyHeads);
@@ -122,6 +124,11 @@ private:
     shape.front() = operands.rows;
     if (const rt::Tensor *gate = findFloats(argument.name, elementOf(type.getElementType()).dtype, shape))
       operands.gate = numbersOf(*gate);
+  }
+
+  void readOutputScale(const Argument &argument) {
+    if (const rt::Tensor *scale = findFloats(argument.name, rt::DType::F32, {1}))
+      operands.outputScale = scale->get(0);
   }
 
   void readTable(const Argument &argument) {

@@ -68,6 +68,7 @@ struct Operands {
   std::vector<double> query; ///< [rows, query heads, key dim]
   std::vector<double> sinks; ///< per query head; empty without sinks
   std::vector<double> gate;  ///< [rows, query heads, value dim or 1]; empty without a gate
+  std::optional<double> outputScale;
   std::vector<int32_t> queryPositions, queryStarts;
   std::vector<VisibilityAttr> seen; ///< visibility of the class of each KV head; null: the regions' own
   std::vector<KVRegion> regions;

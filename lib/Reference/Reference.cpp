@@ -114,6 +114,11 @@ private:
         const bool byHead = operands.gate.size() == operands.rows * operands.queryHeads;
         value /= 1 + std::exp(-operands.gate[byHead ? line : line * features + i]);
       }
+    if (operands.outputScale) {
+      const double most = rt::elementType(rt::DType::F8E4M3FN).largest();
+      for (double &value : state.values)
+        value = std::clamp(value / *operands.outputScale, -most, most); // a NaN stays one
+    }
     result.lse.as<double>()[line] = state.max + std::log(state.sum);
   }
 

@@ -71,6 +71,8 @@ static rt::Argument::Role roleOf(Role role) {
     return rt::Argument::Role::Pages;
   case Role::Gate:
     return rt::Argument::Role::Gate;
+  case Role::OutputScale:
+    return rt::Argument::Role::OutputScale;
   }
   llvm_unreachable("unknown role");
 }
@@ -158,8 +160,9 @@ static FailureOr<rt::Manifest> describeAttention(func::FuncOp function) {
   manifest.keyDim = chain.keyDim();
   manifest.valueDim = chain.valueDim();
   manifest.dtype = elementOf(chain.element()).dtype;
-  manifest.results.push_back(
-      {"o", manifest.dtype, {{"rows", 0}, {"", manifest.qHeads}, {"", manifest.valueDim}}});
+  manifest.results.push_back({"o",
+                              elementOf(getElementTypeOrSelf(chain.finish.getOutput())).dtype,
+                              {{"rows", 0}, {"", manifest.qHeads}, {"", manifest.valueDim}}});
   if (chain.finish.getLse())
     manifest.results.push_back({"lse", rt::DType::F32, {{"rows", 0}, {"", manifest.qHeads}}});
   if (chain.first)
@@ -264,7 +267,8 @@ static rt::NumericsInfo numericsOf(tile::ScheduleAttr schedule, const rt::Kernel
           .streams = schedule.getSplitKeys() ? static_cast<int>(schedule.getWarps()) : 1,
           .keysLeft = schedule.hasFewRows(),
           .weights = plain ? manifest.dtype : rt::DType::F16,
-          .split = rt::rowSplitTokens};
+          .split = rt::rowSplitTokens,
+          .output = manifest.results.front().dtype};
 }
 
 LogicalResult mlir::attn::describeKernels(gpu::GPUModuleOp machine, const Chip &chip,

@@ -21,7 +21,8 @@ struct ScheduleShape {
   int64_t keyDim = 0, valueDim = 0; ///< padded as in tiles
   int64_t group = 1;                ///< query heads of a KV head
   int64_t masks = 0;                ///< a mask for each region, and for each class of heads in it
-  Type element;                     ///< element type of queries and outputs
+  Type element;                     ///< element type of queries
+  bool quantizedOutput = false;     ///< whether outputs are f8E4M3FN instead of `element`
   bool rawScores = true;            ///< whether scores go to the softmax unchanged
   bool plain = true;                ///< `rawScores`, and no visibility has a size
   int64_t tableReads = 0;           ///< reads of tables whose gradients a kernel with stationary rows adds up

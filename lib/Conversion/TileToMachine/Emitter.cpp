@@ -136,6 +136,14 @@ Value Emitter::pack(Value low, Value high, Type element) {
   return bitcast(b.getI32Type(), vector);
 }
 
+Value Emitter::packE4M3(Value low, Value high) {
+  // The first operand of the conversion becomes the high byte.
+  Value pair = NVVM::ConvertF32x2ToF8x2Op::create(b, loc, b.getI16Type(), high, low, NVVM::FPRoundingMode::RN,
+                                                  NVVM::SaturationMode::SATFINITE, /*relu=*/false,
+                                                  b.getType<Float8E4M3FNType>());
+  return b.createOrFold<arith::ExtUIOp>(loc, b.getI32Type(), pair);
+}
+
 SmallVector<Value, 4> Emitter::loadMatrices(Value address, bool transposed) {
   auto type = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, b.getI32Type()));
   auto shape = NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8);

@@ -94,6 +94,9 @@ public:
   Value permute(Value low, Value high, ArrayRef<int32_t> which);
   /// {low, high} rounded to nearest even into one 32-bit register.
   Value pack(Value low, Value high, Type element);
+  /// {low, high} rounded to nearest even in e4m3, in the low half of a 32-bit register. Numbers beyond 448
+  /// are clamped to it, and a NaN stays one.
+  Value packE4M3(Value low, Value high);
   /// Four 8x8 matrices of 16-bit elements; the lane's address is that of line lane % 8 of matrix lane / 8.
   SmallVector<Value, 4> loadMatrices(Value address, bool transposed);
   /// Stores four such matrices from registers to memory.

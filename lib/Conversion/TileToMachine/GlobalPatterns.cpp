@@ -53,16 +53,30 @@ struct WriteAdjacentPattern : TilePattern<WriteAdjacentOp> {
     Emitter e = emitter(op, rewriter);
     Type element = op.getBuffer().getType().getElement();
     int64_t count = op.getValues().size();
-    Value vector = LLVM::PoisonOp::create(rewriter, op.getLoc(), VectorType::get(count, element));
-    for (auto [i, value] : llvm::enumerate(adaptor.getValues())) {
-      if (value.getType() != element)
-        value = arith::TruncFOp::create(rewriter, op.getLoc(), element, value);
-      vector = LLVM::InsertElementOp::create(rewriter, op.getLoc(), vector, value, e.i32(i));
-    }
-    e.storeGlobal(vector, e.globalAt(adaptor.getBuffer(), element, adaptor.getIndex()),
+    Value stored = isa<Float8E4M3FNType>(element) ? packed(e, adaptor.getValues())
+                                                  : vectorOf(e, element, adaptor.getValues());
+    e.storeGlobal(stored, e.globalAt(adaptor.getBuffer(), element, adaptor.getIndex()),
                   count * element.getIntOrFloatBitWidth() / 8);
     rewriter.eraseOp(op);
     return success();
+  }
+
+private:
+  static Value vectorOf(Emitter &e, Type element, ValueRange values) {
+    Value vector = LLVM::PoisonOp::create(e.b, e.loc, VectorType::get(values.size(), element));
+    for (auto [i, value] : llvm::enumerate(values)) {
+      if (value.getType() != element)
+        value = arith::TruncFOp::create(e.b, e.loc, element, value);
+      vector = LLVM::InsertElementOp::create(e.b, e.loc, vector, value, e.i32(i));
+    }
+    return vector;
+  }
+  /// Two or four numbers in e4m3, which are bytes to LLVM.
+  static Value packed(Emitter &e, ValueRange values) {
+    Value low = e.packE4M3(values[0], values[1]);
+    if (values.size() == 2)
+      return arith::TruncIOp::create(e.b, e.loc, e.b.getI16Type(), low);
+    return e.bytes(low, e.packE4M3(values[2], values[3]), {0, 1, 4, 5});
   }
 };
 

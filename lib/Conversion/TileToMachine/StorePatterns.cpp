@@ -10,7 +10,8 @@ using namespace mlir::tile;
 namespace {
 
 /// Accumulators go out a full 32-byte sector per quad: fp32 as they lie, 16-bit after neighbouring lanes have
-/// exchanged halves of two adjacent 8-column blocks. If features lie in runs, a lane has whole sectors, and
+/// exchanged halves of two adjacent 8-column blocks, 8-bit after four lanes have exchanged quarters of four
+/// such blocks. If features lie in runs, a lane has whole sectors, and
 /// neighbouring lanes exchange halves of sectors, because a lane writes at most 16 bytes at once.
 struct StorePattern : TilePattern<StoreOp> {
   using TilePattern::TilePattern;
@@ -60,9 +61,12 @@ private:
       return adaptor.getFragment().slice(((row / 2) * blocks + block) * 4 + (row % 2) * 2, 2);
     };
     FragmentType type = op.getFragment().getType();
-    SmallVector<Part> parts = type.getOrder()   ? partsOfRuns(e, element, type, pairOf)
-                              : element.isF32() ? wholeParts(e, element, blocks, pairOf)
-                                                : packedParts(e, element, blocks, pairOf);
+    SmallVector<Part> parts =
+        isa<Float8E4M3FNType>(element)
+            ? type.getOrder() ? narrowRuns(e, type, pairOf) : narrowParts(e, blocks, pairOf)
+        : type.getOrder() ? partsOfRuns(e, element, type, pairOf)
+        : element.isF32() ? wholeParts(e, element, blocks, pairOf)
+                          : packedParts(e, element, blocks, pairOf);
     e.doIf(e.less(line, adaptor.getLines().front()), [&](Emitter &inner) {
       Value index = inner.mul(inner.widen(inlineRegion(op.getSlot(), line, inner.b)), op.getStride());
       for (auto [local, value, end, bytes] : parts) {
@@ -107,6 +111,62 @@ private:
       Value firstColumn = e.add(e.mul(e.sub(e.lanes.quad, odd), 2), e.mul(odd, 8));
       parts.push_back(
           {e.add(firstColumn, block * 8), vectorOf(e, e.b.getI32Type(), low, high), block * 8 + 16});
+    }
+    return parts;
+  }
+
+  /// Lane q of a quad gets block q of four. Pairs of columns travel in two steps: lanes two apart
+  /// exchange two blocks, and neighbours one. The last two of an odd number of pairs of blocks go out in
+  /// words.
+  static SmallVector<Part> narrowParts(Emitter &e, int64_t blocks, PairOf pairOf) {
+    SmallVector<Part> parts;
+    auto has = [&](int64_t bit) -> Value {
+      return e.b.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::ne, e.band(e.lanes.quad, bit),
+                                             e.i32(0));
+    };
+    Value isOdd = has(1), isUpper = has(2);
+    /// Exchanges with the lane `apart` lanes away: this lane keeps `second` if `flag`, else `first`. Returns
+    /// what the lower and the upper of both lanes had of it.
+    auto exchange = [&](Value flag, Value first, Value second, int64_t apart) {
+      Value kept = e.select(flag, second, first);
+      Value received = e.shuffle(NVVM::ShflKind::bfly, e.select(flag, first, second), e.i32(apart));
+      return std::pair(e.select(flag, received, kept), e.select(flag, kept, received));
+    };
+    auto lows = [&](Value x, Value y) { return e.bytes(x, y, {0, 1, 4, 5}); };
+    auto highs = [&](Value x, Value y) { return e.bytes(x, y, {2, 3, 6, 7}); };
+    auto pack = [&](int64_t block) { return e.packE4M3(pairOf(block)[0], pairOf(block)[1]); };
+    int64_t block = 0;
+    for (; block + 4 <= blocks; block += 4) {
+      auto [lower, upper] =
+          exchange(isUpper, lows(pack(block), pack(block + 1)), lows(pack(block + 2), pack(block + 3)), 2);
+      auto [even, odd] = exchange(isOdd, lows(lower, upper), highs(lower, upper), 1);
+      parts.push_back({e.add(e.mul(e.lanes.quad, 8), block * 8),
+                       vectorOf(e, e.b.getI32Type(), lows(even, odd), highs(even, odd)), block * 8 + 32});
+    }
+    if (block < blocks) {
+      auto [even, odd] = exchange(isOdd, pack(block), pack(block + 1), 1);
+      Value column = e.add(e.mul(e.band(e.lanes.quad, 2), 2), e.mul(e.band(e.lanes.quad, 1), 8));
+      parts.push_back({e.add(column, block * 8), lows(even, odd), block * 8 + 16, 4});
+    }
+    return parts;
+  }
+
+  /// A lane's columns of the blocks of a span are neighbouring features, which go out 8 at once: lines begin
+  /// at multiples of 8 bytes.
+  static SmallVector<Part> narrowRuns(Emitter &e, FragmentType type, PairOf pairOf) {
+    SmallVector<Part> parts;
+    for (FragmentType::Span span : type.getSpans()) {
+      int64_t run = span.size / 8;
+      auto word = [&](int64_t first) {
+        auto feature = [&](int64_t i) {
+          return pairOf(span.first / 8 + (first + i) % run)[(first + i) / run];
+        };
+        return e.bytes(e.packE4M3(feature(0), feature(1)), e.packE4M3(feature(2), feature(3)), {0, 1, 4, 5});
+      };
+      Value lane = e.add(e.mul(e.lanes.quad, 2 * run), span.first);
+      for (int64_t i = 0; i < 2 * run; i += 8)
+        parts.push_back(
+            {e.add(lane, i), vectorOf(e, e.b.getI32Type(), word(i), word(i + 4)), span.first + span.size});
     }
     return parts;
   }

@@ -10,8 +10,8 @@ namespace attn::rt {
 
 inline constexpr std::string_view parameterWords[] = {"buffer", "dim", "end", "scale", "map"};
 inline constexpr std::string_view kernelScheduleWords[] = {"mma", "wgmma"};
-inline constexpr std::string_view argumentRoleWords[] = {"query", "kv",    "sink",   "tensor", "classes",
-                                                         "rows",  "slots", "status", "pages",  "gate"};
+inline constexpr std::string_view argumentRoleWords[] = {
+    "query", "kv", "sink", "tensor", "classes", "rows", "slots", "status", "pages", "gate", "output_scale"};
 
 /// The type of a scalar parameter; addresses and maps have none.
 inline std::string_view scalarType(Parameter::Kind kind) {

@@ -131,6 +131,7 @@ NumericsInfo numerics(const Cursor &cursor) {
   result.keysLeft = cursor["keys_left"].boolean();
   result.weights = readDType(cursor["weights"]);
   result.split = size(cursor["split"]);
+  result.output = readDType(cursor["output"]);
   if (result.split % result.keys != 0)
     cursor["split"].expected("a multiple of the " + std::to_string(result.keys) + " keys of a tile");
   return result;

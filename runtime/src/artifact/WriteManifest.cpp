@@ -65,6 +65,7 @@ Json numericsToJson(const NumericsInfo &numerics) {
           {"keys_left", numerics.keysLeft},
           {"weights", dtypeName(numerics.weights)},
           {"split", numerics.split},
+          {"output", dtypeName(numerics.output)},
           {"order", "ascending positions"},
           {"scores", "f32"},
           {"sums", "f32"},

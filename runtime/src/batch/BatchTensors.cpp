@@ -273,9 +273,10 @@ Result<Batch> batchFromTensors(const Manifest &manifest, const TensorMap &tensor
       batch.otherBytes += *bytesOf(**tensor);
     }
   for (const Argument &argument : manifest.arguments)
-    if (argument.role == Argument::Role::Gate && tensors.count(argument.name)) // a batch may leave it out
-      if (auto gate = binder.find(argument.name, argument.dtype, argument.dims); !gate)
-        return gate.error();
+    if (argument.role == Argument::Role::Gate || argument.role == Argument::Role::OutputScale)
+      if (tensors.count(argument.name)) // a batch may leave it out
+        if (auto found = binder.find(argument.name, argument.dtype, argument.dims); !found)
+          return found.error();
   if (Status s = checkBatch(manifest, batch); !s)
     return s.error();
   return batch;

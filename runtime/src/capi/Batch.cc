@@ -20,7 +20,7 @@ Result<SlotNeed> SharedBatch::need(const Manifest &manifest, const std::string &
   const Batch &batch = content.batch;
   const auto of = [](int64_t elements, DType dtype) {
     const size_t size = dtypeSize(dtype);
-    return SlotNeed{static_cast<size_t>(elements) * size, size == 2 ? 16 : size};
+    return SlotNeed{static_cast<size_t>(elements) * size, isFloat(dtype) && size <= 2 ? 16 : size};
   };
   // Copies take up to 16 bytes at a time.
   const auto ofLines = [](int64_t bytes) { return SlotNeed{static_cast<size_t>(bytes), 16}; };

@@ -113,6 +113,24 @@ gpu.module @kernels {
     } : !tile.fragment<[query 16, feature 80], f32, acc> -> <bf16>
     return
   }
+  // Four lanes exchange quarters of four blocks of columns in e4m3, and store eight bytes each; of the last two blocks
+  // they store words.
+  // CHECK-LABEL: func.func @store_e4m3(
+  // CHECK-COUNT-4: nvvm.convert.f32x2.to.f8x2 {{.*}} {rnd = #nvvm.fp_rnd_mode<rn>, sat = #nvvm.sat_mode<satfinite>} : i16(f8E4M3FN)
+  // CHECK-COUNT-2: nvvm.shfl.sync bfly
+  // CHECK-COUNT-2: nvvm.convert.f32x2.to.f8x2
+  // CHECK: nvvm.shfl.sync bfly
+  // CHECK-NOT: nvvm.shfl.sync bfly
+  // CHECK: llvm.store %{{.*}} {alignment = 8 : i64} : vector<2xi32>
+  // CHECK: llvm.store %{{.*}} {alignment = 4 : i64} : i32
+  func.func @store_e4m3(%x: f32, %b: !tile.buffer<f8E4M3FN>, %i: i32) {
+    %o = tile.splat %x : f32 -> !tile.fragment<[query 16, feature 48], f32, acc>
+    tile.store %o to %b lines %i (%line: i32) {
+      %w = arith.extsi %line : i32 to i64
+      tile.yield %w : i64
+    } : !tile.fragment<[query 16, feature 48], f32, acc> -> <f8E4M3FN>
+    return
+  }
   // One lane arrives if the condition holds, without a sync of the warp before. One thread sets mbarriers up, and
   // publishes all of them to the async proxy at once.
   // CHECK-LABEL: func.func @set_up(

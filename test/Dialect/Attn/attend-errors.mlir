@@ -104,7 +104,7 @@ func.func @regions_differ(%q: !query, %a: !kv, %b: !other) {
 !query = tensor<?x32x128xbf16>
 func.func @no_regions(%q: !query) {
   // expected-error @below {{expected at least one region, got none}}
-  %o = "attn.attend"(%q) <{visibility = [], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0>}> ({}) : (!query) -> !query
+  %o = "attn.attend"(%q) <{visibility = [], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0>}> ({}) : (!query) -> !query
   return
 }
 
@@ -114,7 +114,7 @@ func.func @no_regions(%q: !query) {
 !kv = !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
 func.func @visibility_count(%q: !query, %kv: !kv) {
   // expected-error @below {{expected one visibility per region, 1, got 0}}
-  %o = "attn.attend"(%q, %kv) <{visibility = [], operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>}> ({}) : (!query, !kv) -> !query
+  %o = "attn.attend"(%q, %kv) <{visibility = [], operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0>}> ({}) : (!query, !kv) -> !query
   return
 }
 
@@ -175,6 +175,60 @@ func.func @gate_type(%q: !query, %kv: !kv, %gate: tensor<?x32xf32>) {
 func.func @gate_type_missing(%q: !query, %kv: !kv, %gate: !query) {
   // expected-error @below {{expected 3 operand types (the query, 1 regions and the gate), got 2}}
   %o = attn.attend %q over (%kv see causal) gate %gate : !query, !kv -> !query
+  return
+}
+
+// -----
+
+!query = tensor<?x32x128xbf16>
+!kv = !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
+!out = tensor<?x32x128xf8E4M3FN>
+func.func @quantized_without_scale(%q: !query, %kv: !kv) {
+  // expected-error @below {{expected an output of f8E4M3FN to have an output_scale of 'tensor<1xf32>', by which outputs are divided, got none}}
+  %o = attn.attend %q over (%kv see causal) : !query, !kv -> !out
+  return
+}
+
+// -----
+
+!query = tensor<?x32x128xbf16>
+!kv = !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
+!out = tensor<?x32x128xf8E4M3FN>
+func.func @scale_for_each_head(%q: !query, %kv: !kv, %s: tensor<32xf32>) {
+  // expected-error @below {{to have an output_scale of 'tensor<1xf32>', by which outputs are divided, got 'tensor<32xf32>'}}
+  %o = attn.attend %q over (%kv see causal) output_scale %s : !query, !kv, tensor<32xf32> -> !out
+  return
+}
+
+// -----
+
+!query = tensor<?x32x128xbf16>
+!kv = !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
+func.func @scale_of_a_plain_output(%q: !query, %kv: !kv, %s: tensor<1xf32>) {
+  // expected-error @below {{expected an output of f8E4M3FN beside output_scale, got 'bf16'; nearest legal: 'tensor<?x32x128xf8E4M3FN>'}}
+  %o = attn.attend %q over (%kv see causal) output_scale %s : !query, !kv, tensor<1xf32> -> !query
+  return
+}
+
+// -----
+
+!query = tensor<?x32x128xbf16>
+!kv = !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
+!out = tensor<?x32x128xf8E4M3FN>
+func.func @gate_beside_a_scale(%q: !query, %kv: !kv, %g: tensor<?x32xf16>, %s: tensor<1xf32>) {
+  // expected-error @below {{expected the gate to be 'tensor<?x32x128xbf16>', one number per feature, or 'tensor<?x32xbf16>', one per head, got 'tensor<?x32xf16>'}}
+  %o = attn.attend %q over (%kv see causal) gate %g output_scale %s : !query, !kv, tensor<?x32xf16>, tensor<1xf32> -> !out
+  return
+}
+
+// -----
+
+!query = tensor<?x32x128xbf16>
+!kv = !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
+!out = tensor<?x32x128xf8E4M3FN>
+func.func @scale_type_missing(%q: !query, %kv: !kv, %s: tensor<1xf32>) {
+  // expected-error @below {{expected 3 operand types (the query, 1 regions and the output scale), got 2}}
+  %o = attn.attend %q over (%kv see causal) output_scale %s : !query, !kv -> !out
   return
 }
 

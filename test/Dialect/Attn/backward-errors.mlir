@@ -87,3 +87,14 @@ func.func @gate(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %g: !q {a
   %o = attn.attend %q over (%kv see causal) gate %g : !q, !kv, !q -> !q
   return %o : !q
 }
+
+// -----
+
+!q = tensor<?x4x64xbf16>
+!o = tensor<?x4x64xf8E4M3FN>
+!kv = !attn.kv<packed, heads = 4, dim = 64, key = bf16, value = bf16>
+func.func @output_scale(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %s: tensor<1xf32> {attn.name = "output_scale"}) -> !o attributes {attn.backward} {
+  // expected-error @below {{has no backward pass (attn.backward): its output is quantized; expected an output of the query's type, 'bf16'}}
+  %o = attn.attend %q over (%kv see causal) output_scale %s : !q, !kv, tensor<1xf32> -> !o
+  return %o : !o
+}

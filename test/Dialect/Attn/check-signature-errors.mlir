@@ -170,3 +170,14 @@ func.func @gate_rows(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, 
   %o = attn.attend %q over (%kv see all) gate %g : !query, !kv, !query -> !query
   return %o : !query
 }
+
+// -----
+
+!query = tensor<?x4x64xf16>
+!out = tensor<?x4x64xf8E4M3FN>
+!kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
+// expected-error @below {{argument 2: expected the output_scale to be named "output_scale", got "s"}}
+func.func @output_scale_name(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %s: tensor<1xf32> {attn.name = "s"}) -> !out {
+  %o = attn.attend %q over (%kv see all) output_scale %s : !query, !kv, tensor<1xf32> -> !out
+  return %o : !out
+}

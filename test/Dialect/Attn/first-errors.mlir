@@ -6,7 +6,7 @@
 
 func.func @another_visibility(%q: !query {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.name = "b"}) -> (!query, !lse, !query, !lse) {
   %o, %l = attn.attend %q over (%a see causal), (%b see causal) : !query, !kv, !kv -> !query, !lse
-  // expected-error @below {{expected one attention per function, or two, one of them over only the first region of the other: equal query, scale and visibility, an LSE of both, and neither sinks nor a gate nor head classes nor a score region}}
+  // expected-error @below {{expected one attention per function, or two, one of them over only the first region of the other: equal query, scale and visibility, an LSE of both, and neither sinks nor a gate nor an output scale nor head classes nor a score region}}
   %n, %m = attn.attend %q over (%a see all) : !query, !kv -> !query, !lse
   return %o, %l, %n, %m : !query, !lse, !query, !lse
 }

@@ -82,6 +82,18 @@ func.func @gates(%q: !query, %a: !dense, %sinks: tensor<32xf32>, %g: !output, %h
   return
 }
 
+// A scale of outputs makes them f8E4M3FN.
+// CHECK-LABEL: @output_scales
+func.func @output_scales(%q: !query, %a: !dense, %g: tensor<?x32xbf16>, %s: tensor<1xf32>, %t: !state) {
+  // CHECK: attn.attend %arg0 over (%arg1 see all) output_scale %arg3 : tensor<?x32x128xbf16>, !attn.kv<dense, {{.*}}>, tensor<1xf32> -> tensor<?x32x64xf8E4M3FN>
+  %0 = attn.attend %q over (%a see all) output_scale %s : !query, !dense, tensor<1xf32> -> tensor<?x32x64xf8E4M3FN>
+  // CHECK: attn.attend %arg0 over (%arg1 see all) gate %arg2 output_scale %arg3 : {{.*}}, tensor<?x32xbf16>, tensor<1xf32> ->
+  %1 = attn.attend %q over (%a see all) gate %g output_scale %s : !query, !dense, tensor<?x32xbf16>, tensor<1xf32> -> tensor<?x32x64xf8E4M3FN>
+  // CHECK: attn.finish %arg4 output_scale %arg3 : !attn.state<heads = 32, value_dim = 64> output_scale tensor<1xf32> -> tensor<?x32x64xf8E4M3FN>
+  %2 = attn.finish %t output_scale %s : !state output_scale tensor<1xf32> -> tensor<?x32x64xf8E4M3FN>
+  return
+}
+
 // Names that are no keywords are strings.
 // CHECK-LABEL: @head_classes
 func.func @head_classes(%q: !query, %a: !dense, %b: !paged, %classes: tensor<8xi32>, %sinks: tensor<32xf32>) {

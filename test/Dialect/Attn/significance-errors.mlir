@@ -62,3 +62,14 @@ func.func @gate(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %g: !q {a
   %o, %lse = attn.attend %q over (%kv see causal) gate %g : !q, !kv, !q -> !q, tensor<?x4xf32>
   return %o, %lse : !q, tensor<?x4xf32>
 }
+
+// -----
+
+!q = tensor<?x4x64xbf16>
+!o = tensor<?x4x64xf8E4M3FN>
+!kv = !attn.kv<packed, heads = 4, dim = 64, key = bf16, value = bf16>
+func.func @output_scale(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %s: tensor<1xf32> {attn.name = "output_scale"}) -> (!o, tensor<?x4xf32>) attributes {attn.significance = "max"} {
+  // expected-error @below {{(attn.significance): its output is quantized; expected an output of the query's type, 'bf16'}}
+  %o, %lse = attn.attend %q over (%kv see causal) output_scale %s : !q, !kv, tensor<1xf32> -> !o, tensor<?x4xf32>
+  return %o, %lse : !o, tensor<?x4xf32>
+}

@@ -80,3 +80,13 @@ func.func @gate(%q: !query, %a: !kv, %g: !query) -> !query {
   %o = attn.attend %q over (%a see all) gate %g : !query, !kv, !query -> !query
   return %o : !query
 }
+
+// So is the scale of outputs.
+// CHECK-LABEL: @output_scale
+// CHECK-SAME: %[[Q:.*]]: tensor<?x4x64xf16>, %[[A:.*]]: !attn.kv<{{.*}}>, %[[S:.*]]: tensor<1xf32>
+func.func @output_scale(%q: !query, %a: !kv, %s: tensor<1xf32>) -> tensor<?x4x64xf8E4M3FN> {
+  // CHECK: %[[U:.*]] = attn.update
+  // CHECK: attn.finish %[[U]] output_scale %[[S]] : !attn.state<heads = 4, value_dim = 64> output_scale tensor<1xf32> -> tensor<?x4x64xf8E4M3FN>
+  %o = attn.attend %q over (%a see all) output_scale %s : !query, !kv, tensor<1xf32> -> tensor<?x4x64xf8E4M3FN>
+  return %o : tensor<?x4x64xf8E4M3FN>
+}

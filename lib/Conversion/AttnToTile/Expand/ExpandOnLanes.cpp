@@ -202,6 +202,11 @@ LogicalResult mlir::attn::expandOnLanes(WriteOp write, LaneExpansion &e) {
   Value narrow = b.createOrFold<arith::TruncIOp>(b.getI32Type(), row);
   if (write.getGate())
     gateColumns(e, write, narrow, output);
+  if (Value scale = write.getOutputScale()) {
+    Value factor = inverseScale(b, scale);
+    for (Value &column : output)
+      column = scaledOutput(b, column, factor);
+  }
   Value begin = b.stridedSlot("o", narrow, b.i32(0), type.getDimSize(1), element.getIntOrFloatBitWidth() / 8,
                               b.getI64Type());
   for (int64_t c = 0; c < e.chunks(); ++c) {

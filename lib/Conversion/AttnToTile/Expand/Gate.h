@@ -1,4 +1,4 @@
-//===- Gate.h - Outputs times the sigmoid of a gate ------------*- C++ -*-===//
+//===- Gate.h - Outputs times a gate's sigmoid, over a scale ----*- C++ -*-===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #ifndef ATTN_CONVERSION_ATTNTOTILE_EXPAND_GATE_H
 #define ATTN_CONVERSION_ATTNTOTILE_EXPAND_GATE_H
@@ -20,6 +20,18 @@ inline Value sigmoid(KernelBuilder &b, Value x) {
 /// A feature of the output, gated. Kernels that attend and the kernel that merges do the same operations.
 inline Value gatedOutput(KernelBuilder &b, Value output, Value sigmoid) {
   return arith::MulFOp::create(b, output, sigmoid);
+}
+
+/// The reciprocal of the scale of quantized outputs.
+inline Value inverseScale(KernelBuilder &b, Value scale) {
+  Value given = b.read(b.buffer(argumentName(scale), b.getF32Type()), b.i64(0));
+  return arith::DivFOp::create(b, b.f32(1), given);
+}
+
+/// A feature of the output in multiples of the scale, before a store rounds it to e4m3. Kernels that attend
+/// and the kernel that merges do the same operations.
+inline Value scaledOutput(KernelBuilder &b, Value output, Value inverse) {
+  return arith::MulFOp::create(b, output, inverse);
 }
 
 } // namespace mlir::attn

@@ -39,8 +39,9 @@ Value FragmentExpansion::gated(Value output, Value gate, RowsPart &rows, const C
   const bool byFeature = tensor.getRank() == 3;
   if (byFeature) {
     auto load = LoadFeaturesOp::create(b, type, buffer, columns.first, columns.count);
-    b.fill(load.getSlot(), {b.getI32Type()},
-           [&](ValueRange line) { return rows.lineOf(name, rows.packedRow(line[0])); });
+    b.fill(load.getSlot(), {b.getI32Type()}, [&](ValueRange line) {
+      return rows.lineOf(name, rows.packedRow(line[0]), tensor.getElementType());
+    });
     factors = load;
   } else {
     auto ofRows = b.fragment({Axis::Query}, {type.getSizes()[0]}, tensor.getElementType());
@@ -62,7 +63,8 @@ void FragmentExpansion::writeResults(mlir::attn::WriteOp write) {
   auto [column, columns, lseLines] = ofWarp;
   auto partialRow = [&](Value line) { return b.add(b.add(part, rows.first()), line); };
   Value isPart = b.compare(arith::CmpIPredicate::sge, part, b.i32(0));
-  Value outBuffer = b.buffer("o", form.getElement()), partBuffer = planArray(b, PlanArray::PartialO),
+  Type element = getElementTypeOrSelf(write.getOutput());
+  Value outBuffer = b.buffer("o", element), partBuffer = planArray(b, PlanArray::PartialO),
         partLse = planArray(b, PlanArray::PartialLse);
   auto branch = scf::IfOp::create(b, isPart, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
@@ -72,13 +74,18 @@ void FragmentExpansion::writeResults(mlir::attn::WriteOp write) {
   b.setInsertionPoint(branch.elseYield());
   if (Value gate = write.getGate())
     output = gated(output, gate, rows, ofWarp);
+  if (Value scale = write.getOutputScale()) {
+    Value factor = inverseScale(b, scale);
+    output = b.map(cast<FragmentType>(output.getType()), output,
+                   [&](ValueRange v) { return scaledOutput(b, v[0], factor); });
+  }
   if (schedule.storesResultsByTma()) {
     // Warpgroups sync at named barriers after those of ping-pong.
     Value barrier = b.add(b.i32(1 + schedule.getConsumers()), b.div(rows.group(), ScheduleAttr::groupRows));
     tmaStoreOutput(b, form, rows, output, rows.copy(Copy::Query), rows.group(), barrier);
   } else {
     storeLines(output, outBuffer, lines, column, columns, 1,
-               [&](Value line) { return rows.outputIndex(b.add(rows.first(), line)); });
+               [&](Value line) { return rows.outputIndex(b.add(rows.first(), line), element); });
   }
   if (write.getLse())
     storeLines(lse, b.buffer("lse", b.getF32Type()), lseLines, Value(), IntegerAttr(), 1,

@@ -55,8 +55,8 @@ Value RowsPart::numberSlotOf(Value packed, Type type) {
   return type.isInteger(64) ? b.wide(slot) : slot;
 }
 
-Value RowsPart::lineOf(StringRef tensor, Value packed) {
-  return b.stridedSlot(tensor, packed, headsNumber(), heads(), form.getElement().getIntOrFloatBitWidth() / 8,
+Value RowsPart::lineOf(StringRef tensor, Value packed, Type element) {
+  return b.stridedSlot(tensor, packed, headsNumber(), heads(), element.getIntOrFloatBitWidth() / 8,
                        b.getI64Type());
 }
 

@@ -52,9 +52,9 @@ public:
   /// of them touch few cache lines.
   Value numberSlotOf(Value packed, Type type);
   /// The element of the output at which a row of the task begins.
-  Value outputIndex(Value row) { return lineOf("o", b.add(begin(), row)); }
+  Value outputIndex(Value row, Type element) { return lineOf("o", b.add(begin(), row), element); }
   /// The element at which a packed row begins in a tensor of rows and heads, which may have strides.
-  Value lineOf(StringRef tensor, Value packed);
+  Value lineOf(StringRef tensor, Value packed, Type element);
   Value copy(Copy name) { return copyOf(value, name); }
 
   RowsOp op;

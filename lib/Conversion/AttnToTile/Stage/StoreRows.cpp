@@ -25,7 +25,7 @@ void mlir::attn::tmaStoreOutput(KernelBuilder &b, FormAttr form, RowsPart &rows,
   auto scatter = ScatterOp::create(b, tile, line, form.getRows(), left, b.buffer("o", form.getElement()),
                                    columns, /*stride=*/1);
   b.fill(scatter.getSlot(), {b.getI32Type()},
-         [&](ValueRange row) { return rows.outputIndex(b.add(firstRow, row[0])); });
+         [&](ValueRange row) { return rows.outputIndex(b.add(firstRow, row[0]), form.getElement()); });
   b.setInsertionPoint(whole.thenYield());
   auto first = scf::IfOp::create(b, b.compare(arith::CmpIPredicate::eq, line, b.i32(0)));
   b.setInsertionPoint(first.thenYield());

@@ -118,9 +118,10 @@ void mlir::attn::walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &
   IRMapping mapping = arguments;
   mapping.map(finish.getState(), walk.mergeStates(row[0], row[1], row[3], empty));
   auto finished = cast<FinishOp>(b.clone(*finish, mapping));
+  mlir::attn::WriteOp::create(b, finished.getOutput(), finished.getLse(), Value(), Value(), target,
+                              finished.getGate(), finished.getOutputScale());
   finished.getGateMutable().clear(); // the write has it
-  Value gate = finish.getGate() ? arguments.lookup(finish.getGate()) : Value();
-  mlir::attn::WriteOp::create(b, finished.getOutput(), finished.getLse(), Value(), Value(), target, gate);
+  finished.getOutputScaleMutable().clear();
   scf::YieldOp::create(b, walk.planOf(b.add(rows.getInductionVar(), step)));
   b.setInsertionPointAfter(rows);
   tile::blocksPerSMAttr.set(kernel, b.getI32IntegerAttr(schedule.getBlocks()));

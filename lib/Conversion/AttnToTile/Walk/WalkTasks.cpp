@@ -65,10 +65,11 @@ private:
   void writeFolded(Value output, Value queryRows);
 
   bool inGroups() { return schedule.getKind() == ScheduleKind::Wgmma; }
-  /// The gate of the output; null: there is none.
-  Value gate() {
-    Value gate = chain.finish.getGate();
-    return gate ? mapping.lookup(gate) : Value();
+  /// Writes a task's rows, or stores them as states from number `part` on.
+  void write(Value output, Value lse, Value queryRows, Value part) {
+    auto ofFinish = [&](Value operand) { return operand ? mapping.lookup(operand) : Value(); };
+    mlir::attn::WriteOp::create(b, output, lse, queryRows, part, Value(), ofFinish(chain.finish.getGate()),
+                                ofFinish(chain.finish.getOutputScale()));
   }
   /// Whether all warpgroups have the same rows: every task has rows for them.
   bool oneGroup() { return schedule.getConsumers() == schedule.getSlices(); }
@@ -92,7 +93,7 @@ void Walk::declareParameters() {
   Type element = chain.element(), i32 = b.getI32Type(), f32 = b.getF32Type();
   b.buffer("q", element);
   b.buffer("q_pos", i32);
-  b.buffer("o", element);
+  b.buffer("o", chain.gradient ? element : getElementTypeOrSelf(chain.finish.getOutput()));
   if (chain.gradient || chain.finish.getLse())
     b.buffer("lse", f32);
   if (chain.first) {
@@ -294,7 +295,7 @@ void Walk::writeFolded(Value output, Value queryRows) {
   auto fold = FoldOp::create(b, output.getType(), lse ? lse.getType() : Type(), output, queryRows, Value(),
                              Value(), sinks ? mapping.lookup(sinks) : Value());
   Value part = b.select(hasFlag(::attn::rt::taskFolds), b.i32(-1), partial);
-  mlir::attn::WriteOp::create(b, fold.getResult(), fold.getLse(), queryRows, part, Value(), gate());
+  write(fold.getResult(), fold.getLse(), queryRows, part);
 }
 
 void Walk::walkTask() {
@@ -402,9 +403,8 @@ void Walk::finishFirst(Value segment, Value state, Value queryRows) {
   left.map(chain.first.getState(), state);
   auto finish = cast<FinishOp>(b.clone(*chain.first, left));
   finish.getRowsMutable().assign(queryRows);
-  auto write = mlir::attn::WriteOp::create(b, finish.getOutput(), finish.getLse(), queryRows, b.i32(-1),
-                                           Value(), Value());
-  firstAttr.mark(write);
+  firstAttr.mark(mlir::attn::WriteOp::create(b, finish.getOutput(), finish.getLse(), queryRows, b.i32(-1),
+                                             Value(), Value(), Value()));
 }
 
 void Walk::finishTask(Value queryRows) {
@@ -416,7 +416,7 @@ void Walk::finishTask(Value queryRows) {
   FinishOp finish = finishStates(queryRows);
   if (byRow)
     return writeFolded(finish.getOutput(), queryRows);
-  mlir::attn::WriteOp::create(b, finish.getOutput(), finish.getLse(), queryRows, partial, Value(), gate());
+  write(finish.getOutput(), finish.getLse(), queryRows, partial);
 }
 
 FinishOp Walk::finishStates(Value queryRows) {
@@ -448,7 +448,8 @@ FinishOp Walk::finishStates(Value queryRows) {
   left.map(chain.finish.getState(), state);
   auto finish = cast<FinishOp>(b.clone(*chain.finish, left));
   finish.getRowsMutable().assign(queryRows);
-  finish.getGateMutable().clear();                  // the write has it
+  finish.getGateMutable().clear(); // the write has it
+  finish.getOutputScaleMutable().clear();
   if (Value sinks = chain.sinks(); sinks && !byRow) // else they follow all parts
     finish.getSinksMutable().assign(mapping.lookup(sinks));
   return finish;

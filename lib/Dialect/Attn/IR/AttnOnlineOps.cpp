@@ -129,13 +129,16 @@ void MergeOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRConte
 }
 
 void FinishOp::build(OpBuilder &builder, OperationState &state, Type output, Type lse, Value finished,
-                     Value gate) {
-  build(builder, state, output, lse, finished, Value(), Value(), gate);
+                     Value gate, Value outputScale) {
+  build(builder, state, output, lse, finished, Value(), Value(), gate, outputScale);
 }
 
 LogicalResult FinishOp::verify() {
   StateType state = getState().getType();
   if (failed(detail::verifyOutput(*this, getOutput().getType(), state.getHeads(), state.getValueDim())))
+    return failure();
+  if (getOutputScale() && // in kernels the write has it
+      failed(detail::verifyOutputScale(*this, getOutputScale(), getOutput().getType())))
     return failure();
   if (getGate() && failed(detail::verifyGate(*this, getGate().getType(), getOutput().getType())))
     return failure();

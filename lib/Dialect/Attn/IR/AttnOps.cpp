@@ -141,23 +141,27 @@ static void printHeadClasses(OpAsmPrinter &printer, Operation *, HeadClassesAttr
   classes.printClasses(printer);
 }
 
-/// Parses query `,` region... (`,` classes)? (`,` sinks)? (`,` gate)? `->` output (`,` lse)?.
+/// Parses query `,` region... (`,` classes)? (`,` sinks)? (`,` gate)? (`,` scale)? `->` output (`,` lse)?.
 static ParseResult parseAttendTypes(OpAsmParser &parser, ArrayRef<OpAsmParser::UnresolvedOperand> regions,
                                     const std::optional<OpAsmParser::UnresolvedOperand> &classes,
                                     const std::optional<OpAsmParser::UnresolvedOperand> &sinks,
                                     const std::optional<OpAsmParser::UnresolvedOperand> &gate,
+                                    const std::optional<OpAsmParser::UnresolvedOperand> &outputScale,
                                     Type &queryType, SmallVectorImpl<Type> &regionTypes, Type &classesType,
-                                    Type &sinksType, Type &gateType, Type &outputType, Type &lseType) {
+                                    Type &sinksType, Type &gateType, Type &scaleType, Type &outputType,
+                                    Type &lseType) {
   SMLoc loc = parser.getCurrentLocation();
   SmallVector<Type> types;
   if (parser.parseTypeList(types))
     return failure();
-  size_t expected = 1 + regions.size() + (classes ? 1 : 0) + (sinks ? 1 : 0) + (gate ? 1 : 0);
+  size_t expected =
+      1 + regions.size() + (classes ? 1 : 0) + (sinks ? 1 : 0) + (gate ? 1 : 0) + (outputScale ? 1 : 0);
   if (types.size() != expected)
     return parser.emitError(loc, "expected ")
            << expected << " operand types (the query, " << regions.size() << " regions"
            << (classes ? ", the head classes" : "") << (sinks ? " and the sink logits" : "")
-           << (gate ? " and the gate" : "") << "), got " << types.size();
+           << (gate ? " and the gate" : "") << (outputScale ? " and the output scale" : "") << "), got "
+           << types.size();
   queryType = types.front();
   auto next = types.begin() + 1 + regions.size();
   regionTypes.append(types.begin() + 1, next);
@@ -166,7 +170,9 @@ static ParseResult parseAttendTypes(OpAsmParser &parser, ArrayRef<OpAsmParser::U
   if (sinks)
     sinksType = *next++;
   if (gate)
-    gateType = *next;
+    gateType = *next++;
+  if (outputScale)
+    scaleType = *next;
 
   if (parser.parseArrow())
     return failure();
@@ -183,13 +189,13 @@ static ParseResult parseAttendTypes(OpAsmParser &parser, ArrayRef<OpAsmParser::U
   return success();
 }
 
-static void printAttendTypes(OpAsmPrinter &printer, Operation *, OperandRange, Value, Value, Value,
+static void printAttendTypes(OpAsmPrinter &printer, Operation *, OperandRange, Value, Value, Value, Value,
                              Type queryType, TypeRange regionTypes, Type classesType, Type sinksType,
-                             Type gateType, Type outputType, Type lseType) {
+                             Type gateType, Type scaleType, Type outputType, Type lseType) {
   printer << queryType;
   for (Type type : regionTypes)
     printer << ", " << type;
-  for (Type type : {classesType, sinksType, gateType})
+  for (Type type : {classesType, sinksType, gateType, scaleType})
     if (type)
       printer << ", " << type;
   printer << " -> " << outputType;
@@ -279,7 +285,9 @@ LogicalResult AttendOp::verify() {
       return failure();
   if (failed(detail::verifyOutput(*this, getOutput().getType(), getQueryHeads(), getValueDim())))
     return failure();
-  if (getOutputType().getElementType() != getQueryType().getElementType())
+  if (failed(detail::verifyOutputScale(*this, getOutputScale(), getOutput().getType())))
+    return failure();
+  if (!getOutputScale() && getOutputType().getElementType() != getQueryType().getElementType())
     return emitOpError("expected output elements of the query's type, ")
            << getQueryType().getElementType() << ", got " << getOutputType().getElementType();
   if (getLse() && failed(detail::verifyLse(*this, getLse().getType(), getQueryHeads())))
@@ -288,7 +296,8 @@ LogicalResult AttendOp::verify() {
     return failure();
   if (getSinks() && failed(detail::verifySinks(*this, getSinks().getType(), getQueryHeads())))
     return failure();
-  if (getGate() && failed(detail::verifyGate(*this, getGate().getType(), getOutput().getType())))
+  if (getGate() && failed(detail::verifyGate(*this, getGate().getType(), getOutput().getType(),
+                                             getQueryType().getElementType())))
     return failure();
   if (std::optional<APFloat> scale = getScale())
     return detail::verifyScale(*this, *scale);

@@ -34,6 +34,8 @@ StringRef mlir::attn::stringifyRole(Role role) {
     return "pages";
   case Role::Gate:
     return "gate";
+  case Role::OutputScale:
+    return "output_scale";
   }
   llvm_unreachable("unknown role");
 }
@@ -54,7 +56,8 @@ static bool beginsWith(AttendOp last, AttendOp first) {
          first.getRegionVisibility(0) == last.getRegionVisibility(0) &&
          first.getScaleOrDefault() == last.getScaleOrDefault() && first.getLse() && last.getLse() &&
          llvm::none_of(std::array{first, last}, [](AttendOp attend) {
-           return attend.getSinks() || attend.getGate() || attend.getClasses() || !attend.getScore().empty();
+           return attend.getSinks() || attend.getGate() || attend.getOutputScale() || attend.getClasses() ||
+                  !attend.getScore().empty();
          });
 }
 
@@ -70,8 +73,8 @@ FailureOr<Attends> mlir::attn::findAttends(func::FuncOp func) {
     return attends[1].emitOpError("expected one attention per function, or two, one of them over only the "
                                   "first region of the "
                                   "other: equal query, scale and visibility, an LSE of both, and neither "
-                                  "sinks nor a gate nor head classes nor a "
-                                  "score region");
+                                  "sinks nor a gate nor an output scale nor head "
+                                  "classes nor a score region");
   }
   InFlightDiagnostic error = func.emitOpError("expected exactly one attn.attend, got ") << attends.size();
   for (AttendOp attend : attends)
@@ -132,6 +135,7 @@ private:
             set(op, classes, attend.getClasses(), "assignment of heads to classes");
             set(op, sinks, attend.getSinks(), "sink_logits");
             set(op, gate, attend.getGate(), "gate");
+            set(op, outputScale, attend.getOutputScale(), "output_scale");
             set(op, output, attend.getOutput(), "attention");
             set(op, lse, attend.getLse(), "attention");
           })
@@ -149,6 +153,7 @@ private:
             set(op, output, finish.getOutput(), "attention");
             set(op, lse, finish.getLse(), "attention");
             set(op, gate, finish.getGate(), "gate");
+            set(op, outputScale, finish.getOutputScale(), "output_scale");
           });
     });
     return result;
@@ -169,6 +174,7 @@ private:
                     : value == sinks               ? Role::Sinks
                     : value == classes             ? Role::Classes
                     : value == gate                ? Role::Gate
+                    : value == outputScale         ? Role::OutputScale
                                                    : Role::Tensor;
     auto name = func.getArgAttrOfType<StringAttr>(argument.index, "attn.name");
     // If normalization made all classes equal, nothing uses the tensor that assigns heads to them.
@@ -219,6 +225,8 @@ private:
       return "classes";
     case Role::Gate:
       return "gate";
+    case Role::OutputScale:
+      return "output_scale";
     case Role::Rows:
     case Role::Slots:
     case Role::Status:
@@ -230,7 +238,8 @@ private:
 
   LogicalResult checkName(BlockArgument value, const Argument &argument) {
     // The tensors of these roles have fixed names in files and kernels.
-    bool fixed = llvm::is_contained({Role::Query, Role::Sinks, Role::Classes, Role::Gate}, argument.role);
+    bool fixed = llvm::is_contained({Role::Query, Role::Sinks, Role::Classes, Role::Gate, Role::OutputScale},
+                                    argument.role);
     if (fixed && argument.name != exampleName(argument.role))
       return emitArgumentError(value) << "expected the " << stringifyRole(argument.role) << " to be named \""
                                       << exampleName(argument.role) << "\", got \"" << argument.name << "\"";
@@ -271,7 +280,7 @@ private:
 
   func::FuncOp func;
   Signature signature;
-  Value query, classes, sinks, gate, output, lse, firstOutput, firstLse;
+  Value query, classes, sinks, gate, outputScale, output, lse, firstOutput, firstLse;
 };
 } // namespace
 

@@ -140,7 +140,27 @@ LogicalResult mlir::attn::detail::verifyOutput(Operation *op, Type output, int64
   if (!tensor || tensor.getEncoding() || tensor.getShape() != ArrayRef(expected))
     return op->emitOpError("expected the output to be tensor<?x")
            << heads << "x" << valueDim << "x(type)>, got " << output;
+  if (isa<Float8E4M3FNType>(tensor.getElementType()))
+    return success(); // verifyOutputScale
   return verifyElement([&] { return op->emitOpError(); }, "output elements", tensor.getElementType());
+}
+
+LogicalResult mlir::attn::detail::verifyOutputScale(Operation *op, Value scale, Type output) {
+  Type element = cast<RankedTensorType>(output).getElementType();
+  auto expected = RankedTensorType::get({1}, Float32Type::get(op->getContext()));
+  if (isa<Float8E4M3FNType>(element)) {
+    if (scale && scale.getType() == expected)
+      return success();
+    InFlightDiagnostic error = op->emitOpError("expected an output of f8E4M3FN to have an output_scale of ")
+                               << expected << ", by which outputs are divided, got ";
+    return scale ? error << scale.getType() : error << "none";
+  }
+  if (!scale)
+    return success();
+  return op->emitOpError("expected an output of f8E4M3FN beside output_scale, got ")
+         << element << "; nearest legal: "
+         << RankedTensorType::get(cast<RankedTensorType>(output).getShape(),
+                                  Float8E4M3FNType::get(op->getContext()));
 }
 
 LogicalResult mlir::attn::detail::verifyLse(Operation *op, Type lse, int64_t heads) {
@@ -160,9 +180,14 @@ LogicalResult mlir::attn::detail::verifySinks(Operation *op, Type sinks, int64_t
          << expected << ", one per query head, got " << sinks;
 }
 
-LogicalResult mlir::attn::detail::verifyGate(Operation *op, Type gate, Type output) {
-  auto byFeature = cast<RankedTensorType>(output);
-  auto byHead = RankedTensorType::get(byFeature.getShape().drop_back(), byFeature.getElementType());
+LogicalResult mlir::attn::detail::verifyGate(Operation *op, Type gate, Type output, Type element) {
+  auto of = cast<RankedTensorType>(output);
+  if (!element)
+    element = isMultiplied(of.getElementType()) || !isMultiplied(getElementTypeOrSelf(gate))
+                  ? of.getElementType()
+                  : getElementTypeOrSelf(gate);
+  auto byFeature = RankedTensorType::get(of.getShape(), element);
+  auto byHead = RankedTensorType::get(of.getShape().drop_back(), element);
   if (gate == byFeature || gate == byHead)
     return success();
   return op->emitOpError("expected the gate to be ")

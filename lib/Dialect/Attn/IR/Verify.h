@@ -41,8 +41,11 @@ int64_t kvHeadsOf(KVType region, Value classes);
 LogicalResult verifyOutput(Operation *op, Type output, int64_t heads, int64_t valueDim);
 LogicalResult verifyLse(Operation *op, Type lse, int64_t heads);
 LogicalResult verifySinks(Operation *op, Type sinks, int64_t heads);
-/// Verifies a gate: a number for each element of the output, or for each of its rows and heads.
-LogicalResult verifyGate(Operation *op, Type gate, Type output);
+/// Verifies a gate: a number for each element of the output, or for each of its rows and heads. Its element
+/// type is `element` or, if none is given, the output's; beside an output of f8E4M3FN it is f16 or bf16.
+LogicalResult verifyGate(Operation *op, Type gate, Type output, Type element = {});
+/// Verifies that an output of f8E4M3FN, and no other, has a scale. `scale` may be null.
+LogicalResult verifyOutputScale(Operation *op, Value scale, Type output);
 /// Verifies that classes and the tensor that assigns heads to them are both present, or both absent.
 LogicalResult verifyClasses(Operation *op, Value tensor, HeadClassesAttr classes, int64_t heads);
 LogicalResult verifyScale(Operation *op, APFloat scale);

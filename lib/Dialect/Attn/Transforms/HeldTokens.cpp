@@ -20,6 +20,10 @@ static LogicalResult verifyHolds(AttendOp attend, StringRef refused) {
   if (attend.getGate())
     return attend.emitOpError(refused)
            << ": it has a gate; expected none: multiply the output by the gate's sigmoid afterwards";
+  if (attend.getOutputScale())
+    return attend.emitOpError(refused)
+           << ": its output is quantized; expected an output of the query's type, "
+           << attend.getQueryType().getElementType();
   if (attend.getHeadClassesAttr())
     return attend.emitOpError(refused)
            << ": its heads have classes; expected all heads to see the same tokens";

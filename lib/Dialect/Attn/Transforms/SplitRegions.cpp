@@ -73,9 +73,9 @@ struct SplitRegionsPass : mlir::attn::impl::SplitRegionsPassBase<SplitRegionsPas
       attend.getScore().cloneInto(&update.getScore(), mapping);
       merged = merged ? Value(MergeOp::create(builder, loc, stateType, merged, update)) : Value(update);
     }
-    auto finish =
-        FinishOp::create(builder, loc, attend.getOutput().getType(),
-                         attend.getLse() ? attend.getLse().getType() : Type(), merged, attend.getGate());
+    auto finish = FinishOp::create(builder, loc, attend.getOutput().getType(),
+                                   attend.getLse() ? attend.getLse().getType() : Type(), merged,
+                                   attend.getGate(), attend.getOutputScale());
     attend.replaceAllUsesWith(finish->getResults());
     attend.erase();
     return merged;

@@ -48,11 +48,16 @@ LogicalResult WriteOp::verify() {
   return emitOpError("expected ") << element << " or an f32 that is rounded to it, got " << value;
 }
 
+/// Whether stores round numbers of f32 to this type; e4m3 is also clamped.
+static bool isRoundedTo(Type element) {
+  return mlir::attn::isMultiplied(element) || isa<Float8E4M3FNType>(element);
+}
+
 static LogicalResult verifyAdjacent(Operation *op, ValueRange values, Type element, bool mayRound) {
   if (values.size() != 2 && values.size() != 4)
     return op->emitOpError("expected two or four elements, got ") << values.size();
   for (Type type : values.getTypes())
-    if (type != element && !(mayRound && type.isF32() && mlir::attn::isMultiplied(element)))
+    if (type != element && !(mayRound && type.isF32() && isRoundedTo(element)))
       return op->emitOpError("expected elements of the buffer, ") << element << ", got " << type;
   return success();
 }
@@ -123,17 +128,17 @@ LogicalResult LoadVectorOp::verifyRegions() { return verifyNumbers(*this, getInd
 LogicalResult StoreOp::verify() {
   FragmentType fragment = getFragment().getType();
   Type element = getBuffer().getType().getElement();
-  bool half = mlir::attn::isMultiplied(element);
+  bool rounds = isRoundedTo(element);
   if (!fragment.getElement().isF32() || fragment.getPartial() ||
       !mayHaveLayout(fragment, fragment.getRank() == 2 ? Layout::Acc : fragment.getLayout()))
     return emitOpError("expected a complete fragment of f32, got ") << fragment;
-  if (!element.isF32() && !(half && fragment.getRank() == 2))
+  if (!element.isF32() && !(rounds && fragment.getRank() == 2))
     return emitOpError("expected a buffer of f32")
-           << (fragment.getRank() == 2 ? ", f16 or bf16" : "") << ", got " << getBuffer().getType();
+           << (fragment.getRank() == 2 ? ", f16, bf16 or f8E4M3FN" : "") << ", got " << getBuffer().getType();
   if (fragment.getRank() == 2 &&
-      (fragment.getSizes()[0] % 16 != 0 || fragment.getSizes()[1] % (half ? 16 : 8) != 0))
+      (fragment.getSizes()[0] % 16 != 0 || fragment.getSizes()[1] % (rounds ? 16 : 8) != 0))
     return emitOpError("expected a multiple of 16 lines and of ")
-           << (half ? 16 : 8) << " columns, got " << fragment;
+           << (rounds ? 16 : 8) << " columns, got " << fragment;
   if (fragment.getRank() == 1 && (getColumn() || getColumns()))
     return emitOpError("a fragment with one axis has no columns");
   return success();

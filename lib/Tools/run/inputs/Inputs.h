@@ -41,8 +41,8 @@ struct KVArgument {
   }
 };
 
-/// The query, sink logits, a gate, or a table that a score region reads. A dynamic dimension is -1 in `shape`
-/// and has a name.
+/// The query, sink logits, a gate, a scale of outputs, or a table that a score region reads. A dynamic
+/// dimension is -1 in `shape` and has a name.
 struct TensorArgument {
   std::string name;
   rt::DType dtype = rt::DType::F32;

@@ -87,6 +87,7 @@ mlir::FailureOr<Arguments> run::readArguments(mlir::func::FuncOp func) {
       break;
     case Role::Sinks:
     case Role::Gate:
+    case Role::OutputScale:
     case Role::Tensor:
       arguments.others.push_back(tensorArgument(argument));
       break;

@@ -100,10 +100,12 @@ rt::Result<Comparison> run::compare(const rt::Tensor &o, const rt::Tensor *lse, 
                                                rt::shapeText(o.shape)};
   Comparison result;
   int64_t heads = o.shape[1], dim = o.shape[2];
+  const double least = o.dtype == rt::DType::F8E4M3FN ? 0x1p-6 * std::sqrt(static_cast<double>(dim)) : 0;
   for (int64_t i = 0; i < o.shape[0] * heads; ++i) {
     const VectorError vector = errorOf(o, referenceO, i, dim);
     const int64_t worstFeature = vector.worst;
-    double relative = vector.error == 0 ? 0 : vector.norm == 0 ? infinity : vector.error / vector.norm;
+    const double against = vector.norm == 0 ? 0 : std::max(vector.norm, least);
+    double relative = vector.error == 0 ? 0 : against == 0 ? infinity : vector.error / against;
     if (relative > result.relErr) {
       result.relErr = relative;
       result.worst = place(i, heads, o.get(worstFeature), referenceO.get(worstFeature)) + " at feature " +

@@ -19,7 +19,8 @@ struct Comparison {
 
 /// Compares `o [rows, heads, dim]` and `lse [rows, heads]` (null: not returned) with the reference's. If the
 /// reference's vector is zero the result must be exactly zero; equal infinities differ by 0; a NaN on either
-/// side counts as an infinite error.
+/// side counts as an infinite error. Outputs in e4m3 that are subnormal have an absolute error: a vector
+/// counts as if its features were 2^-6 at least.
 rt::Result<Comparison> compare(const rt::Tensor &o, const rt::Tensor *lse, const rt::Tensor &referenceO,
                                const rt::Tensor *referenceLse);
 

@@ -56,7 +56,9 @@ Tolerances Tolerances::of(const rt::Manifest &manifest) {
   // With few features a row's output may by chance be small beside its values: see attn.attend, "Numerics".
   const int features =
       manifest.isBackward() ? std::min(manifest.keyDim, manifest.valueDim) : manifest.valueDim;
-  double relErr = rt::elementType(manifest.dtype).tolerance * std::max(1.0, 32.0 / features);
+  const rt::ResultInfo *output = manifest.findResult("o");
+  const rt::DType dtype = output ? output->dtype : manifest.dtype;
+  double relErr = rt::elementType(dtype).tolerance * std::max(1.0, 32.0 / features);
   // A gradient of scores is p (dp - delta), where delta comes from the rounded output. In rows that see few
   // tokens, the remaining difference has a few times the rounding of an output.
   if (manifest.isBackward())

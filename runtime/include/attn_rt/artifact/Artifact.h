@@ -156,7 +156,19 @@ struct ResultInfo {
 };
 
 struct Argument {
-  enum class Role : uint8_t { Query, KV, Sink, Tensor, Classes, Rows, Slots, Status, Pages, Gate };
+  enum class Role : uint8_t {
+    Query,
+    KV,
+    Sink,
+    Tensor,
+    Classes,
+    Rows,
+    Slots,
+    Status,
+    Pages,
+    Gate,
+    OutputScale
+  };
   using Store = StoreKind;
   std::string name;
   Role role = Role::Tensor;
@@ -198,6 +210,7 @@ struct NumericsInfo {
   bool keysLeft = false; ///< whether keys are the left operand of the products
   DType weights = DType::BF16; ///< the element to which weights are rounded before the second product
   int split = 0;               ///< parts end at multiples of this many tokens
+  DType output = DType::BF16;  ///< the element to which outputs are rounded; e4m3: multiples of their scale
   bool operator==(const NumericsInfo &) const = default;
 };
 

@@ -47,6 +47,15 @@ uint32_t attn_host_widen_e4m3(uint32_t codes) {
   return widenE4M3(codes >> 8 & 0xff) << 16 | widenE4M3(codes & 0xff);
 }
 
+// Narrows two numbers as cvt.rn.satfinite does: a NaN becomes PTX's canonical one, which has no sign.
+uint32_t attn_host_narrow_e4m3(float high, float low) {
+  const auto narrow = [](float x) -> uint32_t {
+    using namespace attn::rt;
+    return std::isnan(x) ? 0x7f : toFloatBits(x, elementType(DType::F8E4M3FN));
+  };
+  return narrow(high) << 8 | narrow(low);
+}
+
 // prmt: a digit's low three bits select a byte of both registers; the fourth bit replicates the byte's sign
 // into each bit.
 uint32_t attn_host_permute(uint32_t low, uint32_t high, uint32_t which) {
@@ -135,6 +144,7 @@ static const Symbol kSymbols[] = {
     SYMBOL(attn_host_pack_f16),
     SYMBOL(attn_host_pack_bf16),
     SYMBOL(attn_host_widen_e4m3),
+    SYMBOL(attn_host_narrow_e4m3),
     SYMBOL(attn_host_permute),
     SYMBOL(attn_host_globaltimer),
     {"__extendhfsf2", reinterpret_cast<void *>(&extendHalf)},

@@ -76,6 +76,7 @@ float attn_host_tanh(float);
 uint32_t attn_host_pack_f16(float high, float low);
 uint32_t attn_host_pack_bf16(float high, float low);
 uint32_t attn_host_widen_e4m3(uint32_t codes);
+uint32_t attn_host_narrow_e4m3(float high, float low);
 uint32_t attn_host_permute(uint32_t low, uint32_t high, uint32_t which);
 }
 

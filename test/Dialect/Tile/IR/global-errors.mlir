@@ -149,7 +149,7 @@ func.func @f(%f: !tile.fragment<[query 16], f32, row>, %b: !tile.buffer<bf16>, %
 // -----
 
 func.func @f(%f: !tile.fragment<[query 16, feature 64], f32, acc>, %b: !tile.buffer<i32>, %n: i32) {
-  // expected-error @+1 {{expected a buffer of f32, f16 or bf16, got '!tile.buffer<i32>'}}
+  // expected-error @+1 {{expected a buffer of f32, f16, bf16 or f8E4M3FN, got '!tile.buffer<i32>'}}
   tile.store %f to %b lines %n (%line: i32) {
     %index = arith.extsi %line : i32 to i64
     tile.yield %index : i64

@@ -27,9 +27,9 @@ def Attn_Dialect : Dialect {
     | `attn.dims` | arguments with dynamic dimensions | their names, in order |
 
     A query argument is called `q` and has one dynamic dimension. The class of each KV head is called
-    `classes`, sink logits `sink_logits` and a gate `gate`, whose dynamic dimension is the query's. A KV
-    argument has two dynamic dimensions: the number of instances, and the number of tokens of one (`["batch",
-    "kv_len"]` by default). `readSignature` in `Signature.h` reads them. Operations on a cache (`attn.append`, `attn.move`, `attn.gather`) call their
+    `classes`, sink logits `sink_logits`, the scale of outputs `output_scale`, and a gate `gate`, whose dynamic
+    dimension is the query's. A KV argument has two dynamic dimensions: the number of instances, and the number
+    of tokens of one (`["batch", "kv_len"]` by default). `readSignature` in `Signature.h` reads them. Operations on a cache (`attn.append`, `attn.move`, `attn.gather`) call their
     rows `k` and `v`, and their lists `slots`, or `from` and `to`. Their dynamic dimensions are `["layers",
     "rows"]` of rows, `["rows"]` of lists and `["layers", "pages"]` (packed: `"tokens"`) of the cache.
 

@@ -143,10 +143,11 @@ def Attn_FinishOp : Attn_Op<"finish", [Pure, AttrSizedOperandSegments]> {
     `o = acc / l`, rounded once to the output's element type, and
     `lse = m + log(l)`; exact zeros and -inf where `l = 0`.
 
-    With `gate`, the output is multiplied by the gate's sigmoid before it is rounded.
+    With `gate`, the output is multiplied by the gate's sigmoid before it is rounded. With `output_scale`, it is
+    then divided by the scale, clamped to ±448 and rounded to f8E4M3FN.
 
     In a kernel, `rows` and `sinks` name the rows of the state and the sinks that they count, and `attn.write`
-    has the gate.
+    has the gate and the scale.
 
     ```mlir
     %o, %lse = attn.finish %s : !attn.state<heads = 32, value_dim = 128> -> !q, tensor<?x32xf32>
@@ -158,16 +159,18 @@ def Attn_FinishOp : Attn_Op<"finish", [Pure, AttrSizedOperandSegments]> {
     Attn_Described<Attn_StateType, "the state of all tokens">:$state,
     Optional<Attn_Described<AnyRankedTensor, "the rows">>:$rows,
     Optional<Attn_Described<AnyRankedTensor, "a logit per query head, f32">>:$sinks,
-    Optional<Attn_Described<AnyRankedTensor, "`[rows, q_heads, value_dim]` or `[rows, q_heads]`">>:$gate);
+    Optional<Attn_Described<AnyRankedTensor, "`[rows, q_heads, value_dim]` or `[rows, q_heads]`">>:$gate,
+    Optional<Attn_Described<AnyRankedTensor, "the scale of an output of f8E4M3FN, `[1]`, f32">>:$output_scale);
   let results = (outs
-    Attn_Described<AnyRankedTensor, "`[rows, q_heads, value_dim]`, f16 or bf16">:$output,
+    Attn_Described<AnyRankedTensor, "`[rows, q_heads, value_dim]`, f16, bf16 or f8E4M3FN">:$output,
     Optional<Attn_Described<AnyRankedTensor, "`[rows, q_heads]` f32, natural logarithm">>:$lse);
   let assemblyFormat = [{
-    $state (`of` $rows^)? (`sinks` $sinks^)? (`gate` $gate^)? attr-dict `:` qualified(type($state))
-    (`of` type($rows)^)? (`sinks` type($sinks)^)? (`gate` type($gate)^)? `->` type($output) (`,` type($lse)^)?
+    $state (`of` $rows^)? (`sinks` $sinks^)? (`gate` $gate^)? (`output_scale` $output_scale^)? attr-dict
+    `:` qualified(type($state)) (`of` type($rows)^)? (`sinks` type($sinks)^)? (`gate` type($gate)^)?
+    (`output_scale` type($output_scale)^)? `->` type($output) (`,` type($lse)^)?
   }];
   let builders = [OpBuilder<(ins "::mlir::Type":$output, "::mlir::Type":$lse, "::mlir::Value":$state,
-                                 "::mlir::Value":$gate)>];
+                                 "::mlir::Value":$gate, "::mlir::Value":$output_scale)>];
   let hasVerifier = 1;
 }
 

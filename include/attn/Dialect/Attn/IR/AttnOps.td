@@ -66,6 +66,10 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
     one for each row and head. The product is f32, before the output is rounded, once for each row. The LSE
     does not change. A gate of -inf gives zeros, and so does one so low that its sigmoid is below 2^-126.
 
+    *A scale of outputs* (`output_scale`) makes outputs f8E4M3FN. In f32, and after the gate, they are multiplied
+    by the scale's reciprocal, clamped to ±448 and rounded to nearest even, once for each row. A NaN stays a NaN.
+    The scale is positive, one number for the tensor. The LSE does not change.
+
     *Numerics.* Scores and the softmax are f32. MMAs multiply in the operands' element type and accumulate in
     f32; weights are rounded to the values' element type before the second MMA. Against float64 on the stored
     inputs, the largest relative error of a row and head is at most 1e-3 for f16 and 8e-3 for bf16. The error
@@ -103,6 +107,9 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
       } : !q, !cache -> !q
 
     %o = attn.attend %q over (%kv see causal) gate %gate : !q, !cache, !q -> !q
+
+    %o = attn.attend %q over (%kv see causal) output_scale %scale
+      : !q, !cache, tensor<1xf32> -> tensor<?x32x128xf8E4M3FN>
     ```
   }];
   let arguments = (ins
@@ -114,16 +121,18 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
     OptionalAttr<Attn_HeadClassesAttr>:$head_classes,
     OptionalAttr<Attn_ScaleAttr>:$scale,
     Optional<Attn_Described<AnyRankedTensor, "a logit per query head, f32, that joins the softmax and carries no value">>:$sinks,
-    Optional<Attn_Described<AnyRankedTensor, "`[rows, q_heads, value_dim]` or `[rows, q_heads]` in the query's element type: outputs are multiplied by its sigmoid">>:$gate);
+    Optional<Attn_Described<AnyRankedTensor, "`[rows, q_heads, value_dim]` or `[rows, q_heads]` in the query's element type: outputs are multiplied by its sigmoid">>:$gate,
+    Optional<Attn_Described<AnyRankedTensor, "`[1]` f32: outputs are divided by it, and f8E4M3FN">>:$output_scale);
   let results = (outs
-    Attn_Described<AnyRankedTensor, "`[rows, q_heads, value_dim]` in the query's element type">:$output,
+    Attn_Described<AnyRankedTensor, "`[rows, q_heads, value_dim]` in the query's element type, or f8E4M3FN with a scale">:$output,
     Optional<Attn_Described<AnyRankedTensor, "`[rows, q_heads]` f32 (or `tensor<?x?xf32>`), natural logarithm, -inf where a row sees nothing">>:$lse);
   let regions = (region MaxSizedRegion<1>:$score);
   let assemblyFormat = [{
     $query `over` custom<Regions>($kv, $visibility, $region_classes) (`heads` $classes^ custom<HeadClasses>($head_classes))?
-    (`scale` custom<Scale>($scale)^)? (`sinks` $sinks^)? (`gate` $gate^)? (`score` $score^)? attr-dict
-    `:` custom<AttendTypes>(ref($kv), ref($classes), ref($sinks), ref($gate), type($query), type($kv), type($classes),
-                            type($sinks), type($gate), type($output), type($lse))
+    (`scale` custom<Scale>($scale)^)? (`sinks` $sinks^)? (`gate` $gate^)? (`output_scale` $output_scale^)? (`score` $score^)? attr-dict
+    `:` custom<AttendTypes>(ref($kv), ref($classes), ref($sinks), ref($gate), ref($output_scale), type($query),
+                            type($kv), type($classes), type($sinks), type($gate), type($output_scale),
+                            type($output), type($lse))
   }];
   let extraClassDeclaration = [{
     /// The KV regions, one value each.

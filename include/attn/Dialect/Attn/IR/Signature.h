@@ -14,20 +14,21 @@
 namespace mlir::attn {
 
 enum class Role {
-  Query,   ///< `q`
-  KV,      ///< a KV operand; its tensors are called `<name>.k_pages`, `<name>.lengths`, ...
-  Sinks,   ///< `sink_logits`
-  Tensor,  ///< read by a score region
-  Classes, ///< `classes`, the class of each KV head
-  Rows,    ///< `k` or `v`, the new rows of an append
-  Slots,   ///< `slots`, or `from` and `to`
-  Status,  ///< `status`, to which an operation on a cache adds counts
-  Pages,   ///< of an operation on page tables: `table`, `counts`, `tokens`, `free`, `span`, `keep`, ...
-  Gate,    ///< `gate`
+  Query,       ///< `q`
+  KV,          ///< a KV operand; its tensors are called `<name>.k_pages`, `<name>.lengths`, ...
+  Sinks,       ///< `sink_logits`
+  Tensor,      ///< read by a score region
+  Classes,     ///< `classes`, the class of each KV head
+  Rows,        ///< `k` or `v`, the new rows of an append
+  Slots,       ///< `slots`, or `from` and `to`
+  Status,      ///< `status`, to which an operation on a cache adds counts
+  Pages,       ///< of an operation on page tables: `table`, `counts`, `tokens`, `free`, `span`, `keep`, ...
+  Gate,        ///< `gate`
+  OutputScale, ///< `output_scale`
 };
 
 /// Returns the manifest's word for a role: query, kv, sink, tensor, classes, rows, slots, status, pages,
-/// gate.
+/// gate, output_scale.
 StringRef stringifyRole(Role role);
 
 /// Names in files and kernels of the results of a function's second attention, over the first region alone.

@@ -180,7 +180,10 @@ def Tile_WriteOp : Tile_Op<"write", [MemoryEffects<[MemWrite]>]> {
 
 def Tile_WriteAdjacentOp : Tile_Op<"write_adjacent", [MemoryEffects<[MemWrite]>]> {
   let summary = "this lane writes two or four adjacent elements, rounding f32 to the buffer's element type";
-  let description = [{ The index of the first element is a multiple of their number. }];
+  let description = [{
+    The index of the first element is a multiple of their number. For f8E4M3FN, numbers of f32 are clamped to
+    ±448 before they are rounded.
+  }];
   let arguments = (ins Arg<Variadic<AnyType>, "the values">:$values, Arg<Tile_BufferType, "the tensor">:$buffer,
                        Arg<I64, "index of the first">:$index);
   let assemblyFormat = "$values `to` $buffer `[` $index `]` attr-dict `:` type($values) `->` type($buffer)";
@@ -215,11 +218,12 @@ def Tile_StoreOp : Tile_Op<"store", [SingleBlock]> {
     The region maps a line of the fragment (its first axis, counted from 0) to its slot, which starts at
     element `slot * stride`. Lines from `lines` on are not written, nor columns from `columns` on; `column` is
     the column of the fragment's first column. If several lanes hold an element of a one-axis fragment, the
-    first of them writes it.
+    first of them writes it. Numbers are rounded to nearest even; for f8E4M3FN, which has no infinity, they are
+    clamped to ±448 first. There lines begin at multiples of 8 elements.
   }];
   let arguments = (ins
     Arg<Tile_FragmentType, "f32">:$fragment,
-    Arg<Tile_BufferType, "the tensor: f32, or f16 or bf16 where the fragment has two axes">:$buffer,
+    Arg<Tile_BufferType, "the tensor: f32, or f16, bf16 or f8E4M3FN where the fragment has two axes">:$buffer,
     Arg<I32, "lines that exist">:$lines,
     Arg<Optional<I32>, "column of the fragment's first column">:$column,
     Arg<OptionalAttr<I64Attr>, "columns that exist">:$columns,

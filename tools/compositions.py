@@ -38,6 +38,7 @@ ROWS = {
     "a score function": {"score": lambda s, h, qi, ki: 30.0 * attn.math.tanh(s / 30.0)},
     "sink logits": {"sink_logits": True},
     "`gate='elementwise'`": {"gate": "elementwise"},
+    "`output='fp8_e4m3'`": {"output": "fp8_e4m3"},
     "head classes": {"heads": STREAMS},
     "`significance=`": {"significance": "max"},
     "`device_plan=True`": {"device_plan": True},

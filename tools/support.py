@@ -89,6 +89,7 @@ GROUPS = {
     "output": {
         "`gate='elementwise'`": {"gate": "elementwise"},
         "`gate='headwise'`": {"gate": "headwise"},
+        "`output='fp8_e4m3'`": {"output": "fp8_e4m3"},
     },
 }
 PLAN = "plan made on the GPU"

@@ -90,6 +90,14 @@ def gate(value: object) -> str | None:
     return value  # type: ignore[return-value]
 
 
+def output(value: object) -> str | None:
+    """Check the format of outputs."""
+    if value is not None and value != "fp8_e4m3":
+        legal = "'fp8_e4m3', with a scale, or None for the dtype of queries"
+        raise expected(SpecError, "output", legal, value, nearest="fp8_e4m3")
+    return value  # type: ignore[return-value]
+
+
 def name(argument: str, value: object, taken: tuple[str, ...] = ()) -> str:
     """Check the name of an operand or a tensor: an identifier that nothing else has."""
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):

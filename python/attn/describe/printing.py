@@ -106,6 +106,12 @@ def spec_text(spec: Description, marks: bool = True) -> str:
         arguments.append(f'%{ssa("gate")}: {values} {{attn.name = "gate", attn.dims = ["rows"]}}')
         operands.append(values)
         attend += " gate %gate"
+    if spec.output is not None:
+        output = aliases("quantized")
+        head.append(f"!{output} = tensor<?x{spec.q_heads}x{spec.value_dim}xf8E4M3FN>")
+        arguments.append(f'%{ssa("output_scale")}: tensor<1xf32> {{attn.name = "output_scale"}}')
+        operands.append("tensor<1xf32>")
+        attend += " output_scale %output_scale"
     for name, shape in spec.tensors:
         dims = dims_text(tuple(extent for extent in shape if isinstance(extent, str)))
         arguments.append(f'%{name}: {tensor_type(shape)} {{attn.name = "{name}"{dims}}}')

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -29,7 +29,8 @@ class Spec:
         s(t) = score(scale * dot(q, k(t))),  lse = log(sum(exp(s)) [+ exp(sink_logit)]),  o = sum(exp(s - lse) * v)
 
     in f32, on `q [rows, q_heads, head_dim]`. Results are `o [rows, q_heads, value_dim]` and `lse [rows, q_heads]`, f32,
-    natural logarithm, -inf for a row that sees nothing. With a gate, o is multiplied by sigmoid(gate).
+    natural logarithm, -inf for a row that sees nothing. With a gate, o is multiplied by sigmoid(gate). With a scale of
+    outputs, o is then divided by it.
 
     q_heads      query heads, a multiple of kv_heads: head h reads KV head h // (q_heads // kv_heads)
     kv_heads     KV heads
@@ -49,6 +50,9 @@ class Spec:
     gate         a tensor of dtype, data of a run, whose sigmoid multiplies o in f32 before it is rounded: "elementwise",
                  `[rows, q_heads, value_dim]`, a number for each feature; or "headwise", `[rows, q_heads]`. The LSE does not
                  change. None: no gate
+    output       "fp8_e4m3": o is float8_e4m3fn, in multiples of a float32 tensor `output_scale` [1], data of a run, which is
+                 positive: o * (1 / output_scale) in f32, after the gate, clamped to 448 and rounded to nearest even, once.
+                 The LSE does not change. None: o has the dtype of queries
     scale        factor of q k^T, positive; by default 1/sqrt(head_dim)
     return_lse   whether the LSE is returned beside the output
     significance  "max", "mean" or "sum": the significance of each token is a result, too: the sum over rows of exp(s - lse),
@@ -78,6 +82,7 @@ class Spec:
     tensors: Mapping[str, object] | None = None
     sink_logits: bool = False
     gate: str | None = None
+    output: str | None = None
     scale: float | None = None
     return_lse: bool = True
     significance: str | None = None
@@ -105,10 +110,8 @@ class Spec:
         put("see", None)  # It belongs to the operands now, so that equal descriptions are equal.
         put("sink_logits", checks.boolean("sink_logits", self.sink_logits))
         checks.gate(self.gate)
-        if self.gate is not None and any(store.name == "gate" for store in self.operands):
-            raise SpecError(
-                "kv: expected another name than 'gate' beside gate=..., whose tensor is called so"
-            )
+        checks.output(self.output)
+        self._check_names("kv", [store.name for store in self.operands])
         put("return_lse", checks.boolean("return_lse", self.return_lse))
         put("device_plan", checks.boolean("device_plan", self.device_plan))
         checks.numerics(self.numerics)
@@ -183,6 +186,7 @@ class Spec:
             ("tensors", ()),
             ("sink_logits", False),
             ("gate", None),
+            ("output", None),
             ("scale", None),
             ("return_lse", True),
             ("significance", None),
@@ -313,6 +317,15 @@ class Spec:
             SpecError, "see", "that some rows see something", given, hint="A size of 0 shows nothing"
         )
 
+    def _check_names(self, argument: str, names: Iterable[object]) -> None:
+        """Raise a SpecError for the name of a gate or of a scale of outputs, if the description has one."""
+        for taken, option in (("gate", self.gate), ("output_scale", self.output)):
+            if option is not None and taken in names:
+                asked = "gate=..." if taken == "gate" else "output=..."
+                raise SpecError(
+                    f"{argument}: expected another name than {taken!r} beside {asked}, whose tensor is called so"
+                )
+
     def _check_weighs(self) -> None:
         """Refuse options that do not go with significance."""
         if self.significance is None:
@@ -325,6 +338,7 @@ class Spec:
                 self.gate is not None,
                 "None beside significance: multiply the output by the gate's sigmoid afterwards",
             ),
+            ("output", self.output is not None, "None beside significance: quantize the output afterwards"),
         ):
             if asked:
                 raise SpecError(f"{name}: expected {legal}")
@@ -347,10 +361,8 @@ class Spec:
             return
         from .score import tensor_shapes, trace
 
-        if self.gate is not None and isinstance(self.tensors, Mapping) and "gate" in self.tensors:
-            raise SpecError(
-                "tensors: expected another name than 'gate' beside gate=..., whose tensor is called so"
-            )
+        if isinstance(self.tensors, Mapping):
+            self._check_names("tensors", self.tensors)
         names = tuple(store.name for store in self.operands)
         tensors = tensor_shapes(self.tensors, names)
         score = trace(self.score, tensors)

@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from ..errors import TensorError, given
-from .dtypes import DTYPES, short_name, torch_dtype
+from .dtypes import numpy_name, short_name, torch_dtype
 
 
 def empty(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
@@ -29,7 +29,7 @@ def empty(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
             f"{given(type(like).__name__)}"
         )
     if dtype != "bf16":
-        return numpy.empty(shape, DTYPES[dtype][0])
+        return numpy.empty(shape, numpy_name(dtype))
     own = getattr(like, "dtype", None)
     return numpy.empty(
         shape, own if isinstance(own, numpy.dtype) and short_name(own) == "bf16" else numpy.uint16
@@ -104,6 +104,17 @@ def from_bfloat16_bits(bits: Any) -> Any:
     import numpy
 
     return (numpy.asarray(bits, numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32)
+
+
+def from_e4m3_bits(bits: Any) -> Any:
+    """Return the numbers (float32) of the bits of float8_e4m3fn (uint8); any shape."""
+    import numpy
+
+    codes = numpy.asarray(bits, numpy.uint8).astype(numpy.uint32)
+    # Shifted into place, exponent and mantissa are a number 2^120 too small, also where they are subnormal.
+    magnitude = ((codes & 0x7F) << 20).view(numpy.float32) * numpy.float32(2.0**120)
+    magnitude = numpy.where((codes & 0x7F) == 0x7F, numpy.float32("nan"), magnitude)
+    return numpy.where(codes & 0x80, -magnitude, magnitude)
 
 
 def written(*tensors: Any) -> None:

@@ -33,6 +33,7 @@ class AttendOptions(TypedDict, total=False):
     tensors: Mapping[str, Any] | None
     sink_logits: Any
     gate: Any
+    output_scale: Any
     scale: float | None
     kv_lengths: Any
     cu_seqlens: Any
@@ -114,6 +115,7 @@ def attend(
     tensors: Mapping[str, Any] | None = None,
     sink_logits: Any = None,
     gate: Any = None,
+    output_scale: Any = None,
     scale: float | None = None,
     kv_lengths: Sequence[int] | Any = None,
     cu_seqlens: Sequence[int] | Any = None,
@@ -148,6 +150,8 @@ def attend(
                   shape of the output, or without its last dimension, a number for each head. The LSE does not change.
                   PyTorch multiplies the rounded output if autograd records, in compiled code, and for the reference. With
                   numerics="row" a second kernel computes the output where autograd records
+    output_scale  float32 [1], positive: the output is float8_e4m3fn, the quotient by this scale, clamped to 448 and rounded
+                  once, after the gate. The LSE does not change. Without gradients, and not in compiled code
     scale         factor of q k^T; by default 1/sqrt(dim)
     kv_lengths    int32 [batch]: valid tokens of each sequence, if k and v have room for more
     cu_seqlens    packed sequences: tensors are `[tokens, heads, dim]`, and sequence i has the rows from cu_seqlens[i]
@@ -202,6 +206,8 @@ def attend(
 
             q, k, v, gate = cast_under_autocast(q, k, v, gate)
         given = (q, k, v, sink_logits) if gate is None else (q, k, v, sink_logits, gate)
+        if output_scale is not None:
+            given = (q, k, v, sink_logits, gate, output_scale)
         options = (
             causal,
             window,
@@ -244,6 +250,7 @@ def attend(
         tensors=tensors,
         sink_logits=sink_logits,
         gate=gate,
+        output_scale=output_scale,
         scale=scale,
         kv_lengths=kv_lengths,
         cu_seqlens=cu_seqlens,
@@ -278,6 +285,7 @@ def attend_anew(
     tensors: Mapping[str, Any] | None = None,
     sink_logits: Any = None,
     gate: Any = None,
+    output_scale: Any = None,
     scale: float | None = None,
     kv_lengths: Sequence[int] | Any = None,
     cu_seqlens: Sequence[int] | Any = None,
@@ -296,8 +304,8 @@ def attend_anew(
     traced: bool = False,
 ) -> Any:
     """Compute `attend` where no prepared launch was found. `asked`: receives a launch for later calls of this form, whose
-    tensors are q, k and v, followed by `sink_logits` (or None), `gate` if given, and those of `tensors`; `traced`: whether q is
-    (is_traced)."""
+    tensors are q, k and v, followed by `sink_logits` (or None), `gate` if given, `output_scale` if given, and those of `tensors`;
+    `traced`: whether q is (is_traced)."""
     if not isinstance(reference, bool):
         raise expected(TensorError, "reference", "True or False", reference)
     if ordered not in (None, False, True):
@@ -309,6 +317,10 @@ def attend_anew(
         if gate is not None:
             raise TensorError(
                 "gate: expected None beside significance; multiply the output by torch.sigmoid(gate) afterwards"
+            )
+        if output_scale is not None:
+            raise TensorError(
+                "output_scale: expected None beside significance; quantize the output afterwards"
             )
     weighed = {}
     if significance is not None:
@@ -324,8 +336,8 @@ def attend_anew(
     if traced:
         from . import torch_attend as module
     else:
-        refuse_tangents(q, k, v, sink_logits, tensors, gate)
-        if reference or needs_gradient(q, k, v, sink_logits, tensors, gate):
+        refuse_tangents(q, k, v, sink_logits, tensors, gate, output_scale)
+        if reference or needs_gradient(q, k, v, sink_logits, tensors, gate, output_scale):
             from . import torch_gradients as module
         else:
             module = None
@@ -360,6 +372,12 @@ def attend_anew(
         )
 
     if module is not None:
+        if output_scale is not None:
+            from .torch_rules import check_output_scale, quantized
+
+            recorded = needs_gradient(q, k, v, sink_logits, tensors, gate, output_scale)
+            check_output_scale(q, output_scale, out, traced, recorded)
+            asked = None  # A later call would not divide.
         if gate is not None:
             from .torch_rules import check_torch_gate, detached, gated, with_bits_of
 
@@ -397,11 +415,26 @@ def attend_anew(
             **of_gradients,
             **({} if asked is None else {"asked": asked}),
         )
+        if gate is not None:
+            results = gated(results, gate, return_lse)
+        if output_scale is not None:
+            return quantized(results, output_scale, return_lse)
         if gate is None:
             return results
-        results = gated(results, gate, return_lse)
         if numerics is None or reference:
             return results
         plain = map(detached, (q, k, v, tensors, sink_logits, gate))
         return with_bits_of(results, lambda: now(*plain), return_lse)  # those of calls without gradients
-    return now(q, k, v, tensors, sink_logits, gate, return_lse, out, asked=asked, **weighed)
+    return now(
+        q,
+        k,
+        v,
+        tensors,
+        sink_logits,
+        gate,
+        return_lse,
+        out,
+        asked=asked,
+        output_scale=output_scale,
+        **weighed,
+    )

@@ -40,6 +40,7 @@ class Call:
     strides: tuple | None
     """Strides of each binding in bytes; None for a dense one, and if all are dense."""
     dtype: str
+    """The dtype of outputs."""
     device: str
     return_lse: bool
     worth: tuple[int, ...] | None
@@ -149,8 +150,9 @@ class Call:
         """Return bytes and strides of the bindings for an output with these strides."""
         place, made = self.kernel.slots.index("o"), self.arrangement
         nbytes, strides = list(self.nbytes), list(self.strides or (None,) * len(self.nbytes))
-        nbytes[place] = span((math.prod(made.shape[:-2]), *made.shape[-2:]), lies, 2)
-        strides[place] = tuple(2 * stride for stride in lies)
+        itemsize = DTYPES[self.dtype][1]
+        nbytes[place] = span((math.prod(made.shape[:-2]), *made.shape[-2:]), lies, itemsize)
+        strides[place] = tuple(itemsize * stride for stride in lies)
         return tuple(nbytes), tuple(strides)
 
     def _check_out(self, given: tuple, views: list) -> tuple[int, tuple[int, ...] | None]:
@@ -158,7 +160,8 @@ class Call:
         TensorError for another shape, dtype, device or order."""
         found, made = as_bfloat16(given[1]), self.arrangement
         shape = swapped(made.shape) if made.swapped else made.shape
-        if found.dtype != self.dtype or found.shape != shape:
+        is_wanted = found.dtype == self.dtype or (found.dtype == "u8" and self.dtype == "f8e4m3fn")
+        if not is_wanted or found.shape != shape:
             raise TensorError(f"out: expected {DTYPES[self.dtype][0]} {list(shape)}, got {found.text()}")
         if found.device != self.device:
             raise TensorError(f"out: expected memory of {self.device}, where q is, got {found.device}")
@@ -176,11 +179,12 @@ class Call:
         if not given[1][4]:
             raise TensorError("out: expected memory that may be written, got a read-only array")
         rows = (math.prod(made.shape[:-2]), *made.shape[-2:])
-        nbytes = span(rows, lies, 2) if lies else 2 * math.prod(made.shape)
+        itemsize = DTYPES[self.dtype][1]
+        nbytes = span(rows, lies, itemsize) if lies else itemsize * math.prod(made.shape)
         for name, (address, signature) in zip(self.names, views, strict=True):
             read = as_bfloat16(signature)
-            itemsize = DTYPES[read.dtype][1] if read.dtype else 0  # A tensor of unknown dtype is never read.
-            if overlaps(given[0], nbytes, address, read.shape, read.strides, itemsize):
+            of_read = DTYPES[read.dtype][1] if read.dtype else 0  # A tensor of unknown dtype is never read.
+            if overlaps(given[0], nbytes, address, read.shape, read.strides, of_read):
                 raise TensorError(
                     f"out: overlaps {name}, which other blocks still read when the first results are written"
                 )
@@ -228,7 +232,8 @@ def make_call(
         lies = made.strides.get("gate")
         rows_of_gate = (math.prod(made.shape[:-2]), *made.shape[-2:])
         nbytes["gate"] = span(rows_of_gate, lies, 2) if lies else 2 * math.prod(line)
-    nbytes["o"], nbytes["lse"] = 2 * math.prod(made.shape), 4 * math.prod(made.shape[:-1])
+    dtype = bindings["o"].dtype
+    nbytes["o"], nbytes["lse"] = DTYPES[dtype][1] * math.prod(made.shape), 4 * math.prod(made.shape[:-1])
     worth = made.operands["kv.k"][1][:-1] if options.significance is not None else None
     nbytes["kv.significance"] = 4 * math.prod(worth or ())
     batch = made.operands | {
@@ -254,7 +259,7 @@ def make_call(
         nbytes=tuple(nbytes[name] for name in kernel.slots),
         places=tuple(places[name] for name in kernel.slots),
         strides=tuple(lie.get(name) for name in kernel.slots) if lie else None,
-        dtype=q.dtype,
+        dtype=dtype,
         device=q.device,
         return_lse=options.return_lse,
         worth=worth,

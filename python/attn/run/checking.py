@@ -17,15 +17,17 @@ from ..describe.spec import Spec
 from ..describe.stores import Unified
 from ..errors import CheckError, SpecError, TensorError, expected
 from ..memory.devices import checked_host, failed
-from ..memory.dtypes import DTYPES, is_dtype, short_name
-from ..memory.tensors import as_numpy, from_bfloat16_bits
+from ..memory.dtypes import DTYPES, is_dtype, numpy_name, short_name
+from ..memory.tensors import as_numpy, from_bfloat16_bits, from_e4m3_bits
 from .kernel import Kernel
 from .kernels import compile
 from .plan import Plan
 from .samples import Amplitude, sample
 
-TOLERANCES = {"f16": 1e-3, "bf16": 8e-3}
-LEAST_ROUNDING = {"f16": 2.0**-25, "bf16": 2.0**-134}  # For the output: half of the smallest positive number.
+TOLERANCES = {"f16": 1e-3, "bf16": 8e-3, "f8e4m3fn": 6e-2}
+# For the output: half of the smallest positive number.
+LEAST_ROUNDING = {"f16": 2.0**-25, "bf16": 2.0**-134, "f8e4m3fn": 2.0**-10}
+LEAST_NORMAL = {"f8e4m3fn": 2.0**-6}  # Dtypes whose results are often subnormal.
 LSE_TOLERANCE = 2e-3
 SIGNIFICANCE_TOLERANCE = 1e-2
 _LEAST_SIGNIFICANCE = 1e-4
@@ -132,7 +134,7 @@ def check(
     out, lse = results["o"], results.get("lse")
     seconds = time.perf_counter() - start
     found = device.report()
-    dtype = short_name(spec.dtype)
+    dtype = kernel._tensors["o"].dtype
 
     try:
         described = {
@@ -143,7 +145,9 @@ def check(
         wanted = _attn.reference(text, described, asks=asks)
     except _attn.Failure as failure:
         raise failed(failure, TensorError) from None
-    rel_err, worst = relative_error(_doubles(out, dtype), _array(wanted["o"]), LEAST_ROUNDING[dtype])
+    rel_err, worst = relative_error(
+        _doubles(out, dtype), _array(wanted["o"]), LEAST_ROUNDING[dtype], LEAST_NORMAL.get(dtype, 0.0)
+    )
     manifest_tolerance = kernel.manifest.get("tolerance") or 0.0
     names = ("races", "uninitialized", "out_of_bounds")
     report = CheckReport(
@@ -176,7 +180,7 @@ def _run(spec: Spec, kernel: Kernel, plan: Plan, device: _attn.Device, tensors: 
     """Run the kernel; return the results. Tensors are in memory of the device: there bounds are exact, alignment is a
     GPU's, and elements that nothing wrote are found."""
     shape = (len(tensors["q"]), spec.q_heads, spec.value_dim)
-    results = {"o": numpy.empty(shape, numpy.uint16 if spec.dtype == "bfloat16" else numpy.float16)}
+    results = {"o": numpy.empty(shape, numpy_name(kernel._tensors["o"].dtype))}
     if spec.return_lse:
         results["lse"] = numpy.empty(shape[:2], numpy.float32)
     results |= {name: numpy.empty(plan._shapes[name], numpy.float32) for name in kernel._weighed}
@@ -220,16 +224,19 @@ def _spread(array: numpy.ndarray, pitch: int) -> numpy.ndarray:
     return image.reshape(-1)[: image.size - pitch + pages.shape[1]]
 
 
-def relative_error(got: numpy.ndarray, wanted: numpy.ndarray, rounding: float = 0.0) -> tuple[float, str]:
+def relative_error(
+    got: numpy.ndarray, wanted: numpy.ndarray, rounding: float = 0.0, least: float = 0.0
+) -> tuple[float, str]:
     """Return the largest |got - wanted| / |wanted| over the vectors of one row and head, and a text with its position.
     A vector that is exactly zero must be so in both; equal infinities differ by 0; NaN never passes. Differences up to
-    `rounding` count as 0."""
+    `rounding` count as 0. A vector that is not zero counts as if its features were `least`, at least."""
     if got.size == 0:
         return 0.0, ""
     difference = _difference(got, wanted)
     difference = numpy.where((difference <= rounding) & (wanted != 0), 0.0, difference)
     error = numpy.sqrt((difference**2).sum(axis=-1))
     norm = numpy.sqrt((numpy.where(numpy.isfinite(wanted), wanted, 0) ** 2).sum(axis=-1))
+    norm = numpy.where(norm == 0, 0.0, numpy.maximum(norm, least * got.shape[-1] ** 0.5))
     with numpy.errstate(divide="ignore", invalid="ignore"):
         relative = numpy.where(error == 0, 0.0, error / norm)
     row, head = numpy.unravel_index(int(relative.argmax()), relative.shape)
@@ -276,4 +283,5 @@ def _array(tensor: tuple) -> numpy.ndarray:
 
 
 def _doubles(array: numpy.ndarray, dtype: str) -> numpy.ndarray:
-    return (from_bfloat16_bits(array) if dtype == "bf16" else array).astype(numpy.float64)
+    read = {"bf16": from_bfloat16_bits, "f8e4m3fn": from_e4m3_bits}.get(dtype)
+    return (read(array) if read else array).astype(numpy.float64)

@@ -45,8 +45,10 @@ class Code:
         self._tensors = tensors_of(self.manifest)
         self._bindings = tuple(self._tensors[name] for name in native.slots)
         self._operands = [argument["name"] for argument in arguments if argument["role"] == "kv"]
-        self.extras = tuple(a["name"] for a in arguments if a["role"] in ("sink", "gate", "tensor"))
-        """Names of the tensors that a run takes beside q and the operands: sinks, a gate, biases."""
+        self.extras = tuple(
+            a["name"] for a in arguments if a["role"] in ("sink", "gate", "output_scale", "tensor")
+        )
+        """Names of the tensors that a run takes beside q and the operands: sinks, a gate, a scale of outputs, biases."""
         self._has_gate = any(argument["role"] == "gate" for argument in arguments)
         # A run checks all tensors of the description, and binds those that kernels read. `_order`: for each
         # binding the index of its tensor in (q, operands' tensors, extras, o, lse, ordinal_heads). `_unread`:

@@ -39,12 +39,14 @@ class Options(NamedTuple):
     numerics: str | None = None
     gate: bool = False
     """Whether the tensor "gate" is the output's gate."""
+    output_scale: bool = False
+    """Whether the tensor "output_scale" is the output's."""
 
     def tables(self) -> tuple[str, ...]:
         """Return the names of the tensors that a score function reads."""
-        return tuple(
-            name for name in self.names if name != "sink_logits" and not (self.gate and name == "gate")
-        )
+        own = {"sink_logits"}
+        own |= {name for name, has in (("gate", self.gate), ("output_scale", self.output_scale)) if has}
+        return tuple(name for name in self.names if name not in own)
 
 
 def as_bfloat16(signature: tuple) -> Strided:
@@ -95,6 +97,7 @@ def describe_call(
         tensors=tensors if options.score is not None else None,
         sink_logits="sink_logits" in options.names,
         gate=gate,
+        output="fp8_e4m3" if options.output_scale else None,
         scale=options.scale,
         return_lse=options.return_lse or options.significance is not None,
         significance=options.significance,

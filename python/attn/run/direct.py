@@ -57,6 +57,7 @@ def attend_now(
     significance_rows: int | None = None,
     asked: Asked | None = None,
     gate: Any = None,
+    output_scale: Any = None,
 ) -> Any:
     """Compute `attn.attend` on tensors with memory; its arguments in its order. `asked`: receives a launch for later
     calls of this form."""
@@ -77,16 +78,26 @@ def attend_now(
         if (copied := copy_misaligned(gate, view[0])) is not None:
             asked, gate, view = None, copied, view_of("gate", copied, stream, keep)
         views.append(view)
+    if output_scale is not None:
+        names += ("output_scale",)
+        views.append(view_of("output_scale", output_scale, stream, keep))
     if tensors is not None:
         if not isinstance(tensors, Mapping):
             raise expected(SpecError, "tensors", "a dict of names and tensors", tensors)
-        if gate is not None and "gate" in tensors:
-            raise SpecError("tensors: expected another name than 'gate' beside gate=...")
+        for taken, given in (("gate", gate), ("output_scale", output_scale)):
+            if given is not None and taken in tensors:
+                raise SpecError(f"tensors: expected another name than {taken!r} beside {taken}=...")
         names += tuple(tensors)
         views += [view_of(f"tensors[{name!r}]", tensor, stream, keep) for name, tensor in tensors.items()]
     described = causal, window, sink, see, softcap, None, scale, layout, return_lse, names
     options = Options(
-        *described, significance, significance_rows, allow_empty_rows, numerics, gate is not None
+        *described,
+        significance,
+        significance_rows,
+        allow_empty_rows,
+        numerics,
+        gate is not None,
+        output_scale is not None,
     )
     # Traced, to compare what the function does: a lambda is a new function in every call.
     if score is not None:

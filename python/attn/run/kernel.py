@@ -242,7 +242,8 @@ class Kernel(Code):
         operands    of each KV operand (keys, values), with the shapes that were planned; if quantized (keys, values, k_meta,
                     v_meta), or these tensors by name; or one PagedCache.layer(i)
         plan        the last positional argument, or by name
-        out, lse    tensors for the results: [rows, q_heads, value_dim] of q's dtype, float32 [rows, q_heads]
+        out, lse    tensors for the results: [rows, q_heads, value_dim] of q's dtype, or float8_e4m3fn under
+                    Spec(output="fp8_e4m3"), and float32 [rows, q_heads]
         return_lse  returns (out, lse); lse is the natural logarithm of the softmax's denominator, -inf if a row sees nothing
         significance    a tensor for the significance, if the description asks for it, or of several operands a tuple; by default
                     it is made here. It is the last result: float32, in the shape of each operand's keys without features, zero
@@ -252,7 +253,7 @@ class Kernel(Code):
                     (PagedCache.batch(...).user_row), which saves copying q and out if the orders differ
         stream      a torch.cuda.Stream or a CUstream as int; by default PyTorch's current one
         tensors     other tensors of the description, by name: sink_logits, biases, and a gate, [rows, q_heads, value_dim] or
-                    [rows, q_heads] of q's dtype
+                    [rows, q_heads] of q's dtype, and output_scale, float32 [1]
 
         With two attentions in the description it returns (out, lse, first_out, first_lse). When autograd records,
         gradients pass through packed and dense operands; `out` and `lse` are then made here. Neither waits nor, if

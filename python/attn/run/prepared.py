@@ -49,7 +49,12 @@ class RowOrder:
             if index is None:
                 index = torch.from_numpy(rows.astype(numpy.int64)).to(tensor.device)
                 self._on_device[which, tensor.device] = index
-            return torch.index_select(tensor, 0, index, out=out)
+            if tensor.dtype.itemsize > 1:
+                return torch.index_select(tensor, 0, index, out=out)
+            # PyTorch indexes bytes on every device, and 8-bit floats on some.
+            into = None if out is None else out.view(torch.uint8)
+            found = torch.index_select(tensor.view(torch.uint8), 0, index, out=into)
+            return found.view(tensor.dtype) if out is None else out
         if isinstance(tensor, numpy.ndarray):
             self._check(which, tensor, rows)
             return numpy.take(tensor, rows, axis=0, out=out, mode="clip")

@@ -145,6 +145,34 @@ def gated(results: Any, gate: Tensor, return_lse: bool) -> Any:
     return (out, *results[1:]) if return_lse else out
 
 
+def check_output_scale(q: Tensor, scale: Any, out: Any, traced: bool, recorded: bool) -> None:
+    """Raise a TensorError where `attend` gives no quantized output: in compiled code (`traced`) and where autograd records
+    (`recorded`); or for a scale or an `out` that PyTorch does not divide by, for the reference."""
+    if traced:
+        raise TensorError(
+            "output_scale: expected None in compiled code; call attend outside of it, or Kernel.run under "
+            "Spec(output='fp8_e4m3')"
+        )
+    if recorded:
+        raise TensorError(
+            "output_scale: expected None where autograd records, as outputs in float8_e4m3fn have no gradients; nearest: "
+            "torch.no_grad()"
+        )
+    if not isinstance(scale, Tensor) or scale.dtype != torch.float32 or tuple(scale.shape) != (1,):
+        raise expected(TensorError, "output_scale", "a tensor of PyTorch, float32 [1]", scale)
+    if out is not None:
+        raise TensorError(f"out: expected None beside output_scale and reference=True, got {given(out)}")
+
+
+def quantized(results: Any, scale: Tensor, return_lse: bool) -> Any:
+    """Divide the output of `attend` by a scale, in float32 at least, and round it to float8_e4m3fn."""
+    out = results[0] if return_lse else results
+    most = torch.finfo(torch.float8_e4m3fn).max
+    precise = torch.promote_types(out.dtype, torch.float32)
+    out = (out.to(precise) / scale.to(precise)).clamp(-most, most).to(torch.float8_e4m3fn)
+    return (out, *results[1:]) if return_lse else out
+
+
 class _Bits(torch.autograd.Function):
     """Take the bits of another computation of the output; gradients pass to this one."""
 

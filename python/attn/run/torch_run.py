@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ..errors import TensorError
+from ..memory.dtypes import torch_dtype
 from .code import Code
 from .plan import Plan, living_plan
 from .torch_rules import refuse_forward_mode, refuse_gradients, refuse_later, refuse_vmap
@@ -22,7 +23,7 @@ def run(
 ) -> tuple[Tensor, Tensor]:
     """Compute `Kernel.run` with `Plan.handle`. `operands`: keys, values and metadata of each; `tensors`: the
     description's other tensors, in its order; `classes` of this layer's KV heads, or []. Returns o [rows, q_heads,
-    value_dim] of q's dtype and lse f32[rows, q_heads] ([0] if the description has none)."""
+    value_dim] of the description's dtype and lse f32[rows, q_heads] ([0] if the description has none)."""
     refuse_forward_mode()
     planned = living_plan(plan)
     kernel = planned.kernel
@@ -39,7 +40,8 @@ def _(q, operands, plan, tensors, classes):
     kernel = living_plan(plan).kernel
     shape = (q.shape[0], kernel.manifest["q_heads"])
     lse = q.new_empty(shape if "lse" in kernel.slots else 0, dtype=torch.float32)
-    return q.new_empty(*shape, kernel.manifest["value_dim"]), lse
+    dtype = torch_dtype(torch, kernel._tensors["o"].dtype)
+    return q.new_empty(*shape, kernel.manifest["value_dim"], dtype=dtype), lse
 
 
 refuse_later(run)

@@ -107,6 +107,11 @@ def _problem_of(kernel: Any, plan: Any) -> Problem:
                 "gate: a description with a gate has no gradients; describe it without, and multiply the output by "
                 "torch.sigmoid(gate), as attn.attend(gate=...) does"
             )
+        if argument["role"] == "output_scale":
+            raise TensorError(
+                "output_scale: outputs in float8_e4m3fn have no gradients; nearest: torch.no_grad(), or a description with "
+                "output=None"
+            )
         if argument["role"] != "kv":
             continue
         if argument["store"] == "paged":

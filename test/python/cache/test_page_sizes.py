@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C build python")
 from attn.cache.state import CacheClass
 from attn.memory.page_sizes import nearest_page_sizes  # noqa: E402
+from attn.memory.tensors import from_e4m3_bits  # noqa: E402
 from paged_model import DIM, KV_HEADS, LAYERS, Q_HEADS, Model, draw, make, spec  # noqa: E402
 
 ODD = (3, 48, 784)
@@ -162,3 +163,13 @@ def test_gates_come_in_the_users_order(gate):
     if gate == "elementwise":
         with pytest.raises(attn.TensorError, match="out: overlaps 'gate'"):
             gated.run(q, model.cache.layer(0), plan, gate=given, out=given)
+    # Quantized outputs are scattered as bytes.
+    narrow = attn.compile(spec(kv=[store], gate=gate, output="fp8_e4m3"), device="host")
+    plan, scale = narrow.plan(batch), numpy.array([2.0**-7], numpy.float32)
+    codes = narrow.run(q, model.cache.layer(0), plan, gate=given, output_scale=scale)
+    assert oracle.error(from_e4m3_bits(codes) * scale, wanted) < 6e-2
+    torch = pytest.importorskip("torch")
+    for out in (None, torch.empty(q.shape, dtype=torch.float8_e4m3fn)):
+        named = {"gate": torch.from_numpy(given), "output_scale": torch.from_numpy(scale), "out": out}
+        found = narrow.run(torch.from_numpy(q), model.cache.layer(0), plan, **named)
+        assert found.dtype == torch.float8_e4m3fn and numpy.array_equal(found.view(torch.uint8), codes)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ..cache.integers import whole
 from ..errors import PlanError, TensorError, expected
+from ..memory.dtypes import torch_dtype
 from ..run.device_plan import DevicePlan, DevicePlanner, blocks_on
 from ..run.kernel import Kernel
 
@@ -239,7 +240,7 @@ class DeviceStep:
         q        [rows or more, q_heads, head_dim]; rows past the step's are not read
         pages    (k_pages, v_pages), or with 8-bit floats (k_pages, v_pages, k_scales, v_scales), scales float32 [1]
         out      [rows or more, q_heads, head_dim]; rows of no sequence are not written
-        tensors  sink_logits, slopes: float32 [q_heads], if the layer has them
+        tensors  sink_logits, slopes: float32 [q_heads], and output_scale: float32 [1], if the layer has them
 
         Returns out, or a new tensor of the step's rows. Waits for nothing. Raises PlanError, TensorError."""
         if self.number != self.plans._steps:
@@ -251,11 +252,12 @@ class DeviceStep:
         q = q[: self.rows]
         planned = self.plans._of(self, kernel, q, pages, tensors)
         if out is None:
-            out = q.new_zeros(self.rows, *q.shape[1:])
+            dtype = torch_dtype(torch, kernel._tensors["o"].dtype)
+            out = q.new_zeros(self.rows, *q.shape[1:], dtype=dtype)
         if self.size == self.rows:
             kernel.run(q, tuple(pages), planned.plan, out=out[: self.rows], **tensors)
             return out
-        given, found = planned.rows("q", q), planned.rows("out", out)
+        given, found = planned.rows("q", q), planned.rows(f"out of {out.dtype}", out)
         given[: self.rows].copy_(q)
         found[: self.rows].copy_(out[: self.rows])  # Rows that the plan has no task for stay as they are.
         kernel.run(given, tuple(pages), planned.plan, out=found, **tensors)

@@ -129,7 +129,7 @@ class DraftStep:
         pages    as of Step.run
         tokens   the same pools in pages of one token, [slots, 1, heads, dim], with the same scales
         out      [rows or more, q_heads, head_dim]; rows past the step's are not written
-        tensors  sink_logits, slopes: float32 [q_heads], if the layer has them
+        tensors  sink_logits, slopes: float32 [q_heads], and output_scale: float32 [1], if the layer has them
 
         Returns out, or a new tensor of the step's rows."""
         order, back = self._order.to(q.device), self._back.to(q.device)
@@ -138,7 +138,8 @@ class DraftStep:
         found = kernel.run(q, tuple(pages), tuple(tokens), plan, **tensors)[back]
         if out is None:
             return found
-        out[: self.rows].copy_(found)
+        written = out[: self.rows]
+        (written.view(found.dtype) if written.dtype == torch.uint8 else written).copy_(found)
         return out
 
     def _plan(

@@ -37,6 +37,8 @@ class Layer:
     format      of keys and values: None for `dtype`; "fp8_e4m3" or "fp8_e5m2" with a scale of the whole tensor; or with
                 metadata of each token and head "int8", "int8_int4" (keys of 8 bits, values of 4), "int4", "int4_int2",
                 "mxfp8", "mxfp4", "nvfp4"
+    output      "fp8_e4m3": the output is float8_e4m3fn, and a step's run takes `output_scale`, float32 [1], as of attn.Spec;
+                None: the output has `dtype`
     device_plan whether DevicePlans may make its plans, on the device: of formats without metadata of each token
     numerics    "row" or None, as of attn.Spec
 
@@ -53,6 +55,7 @@ class Layer:
     alibi: bool = False
     sinks: bool = False
     format: str | None = None
+    output: str | None = None
     device_plan: bool = False
     numerics: str | None = None
 
@@ -132,6 +135,7 @@ class Layer:
             score=_score(self.softcap, self.alibi),
             tensors={"slopes": (self.q_heads,)} if self.alibi else None,
             sink_logits=self.sinks,
+            output=self.output,
             scale=self.scale,
             return_lse=False,
             device_plan=self.device_plan,

@@ -163,7 +163,7 @@ class Step:
         pages    (k_pages, v_pages); with 8-bit floats (k_pages, v_pages, k_scales, v_scales), scales float32 [1]; of packed
                  formats what `Layer.pages` returned
         out      [rows or more, q_heads, head_dim]; rows past the step's are not written
-        tensors  sink_logits, slopes: float32 [q_heads], if the layer has them
+        tensors  sink_logits, slopes: float32 [q_heads], and output_scale: float32 [1], if the layer has them
 
         Returns out, or a new tensor of the step's rows."""
         q = q[: self.rows]

@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch")
 
 from attn import PlanError, TensorError  # noqa: E402
 from attn.serving import DevicePlans  # noqa: E402
-from test_serving_steps import OPTIONS, PAGE, Engine  # noqa: E402
+from test_serving_steps import OPTIONS, PAGE, Engine, assert_quantized  # noqa: E402
 
 
 def engine(lengths, sequences=4, pages=5, sizes=(), **options):
@@ -29,6 +29,20 @@ def test_chunks_and_decoding_are_as_in_float64(options):
     for rows in ([32, 0, 3], [14, 16, 1], [1, 1, 1], [1, 1, 0], [2, 1, 0]):
         check(made, rows, pad=2)
     assert [len(each) for each in made.k] == [50, 19, 5]
+
+
+def test_outputs_in_e4m3():
+    torch.manual_seed(0)
+    made = engine([50, 19, 5], sizes=(3, 40), output="fp8_e4m3", sinks=True)
+    for rows in ([32, 0, 3], [14, 16, 1], [1, 1, 1], [1, 1, 0], [2, 1, 0]):
+        assert_quantized(*made.run(rows, pad=2))
+    for rows in (1, 3):  # copied, and not
+        step = made.plans.step([0, *[rows] * 3], [len(each) for each in made.k], made.table)
+        q, bits = torch.randn(3, 4, 16, dtype=torch.float16), torch.zeros(rows, 4, 16, dtype=torch.uint8)
+        found = step.run(made.kernel, q, made.pages, **made.tensors)
+        assert found.dtype == torch.float8_e4m3fn and len(found) == rows
+        step.run(made.kernel, q, made.pages, out=bits, **made.tensors)
+        assert torch.equal(found.view(torch.uint8), bits)
 
 
 @pytest.mark.parametrize("page", [6, 48, 784])

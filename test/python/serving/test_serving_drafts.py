@@ -130,6 +130,21 @@ def test_rows_past_the_step_are_not_written():
     torch.testing.assert_close(out[:3].double(), batch.wanted(), atol=8e-3, rtol=8e-3)
 
 
+def test_outputs_in_e4m3():
+    torch.manual_seed(0)
+    batch = Batch([20, 3], [[-1, 0, 0], [-1, 0]], output="fp8_e4m3")
+    batch.tensors["output_scale"] = torch.tensor([2.0**-7])
+    kernel = compile_drafts(batch.layer, "cpu")
+    for out in (
+        None,
+        torch.zeros(5, Q, DIM, dtype=torch.float8_e4m3fn),
+        torch.zeros(5, Q, DIM, dtype=torch.uint8),
+    ):
+        found = batch.run(kernel, DraftPlans(), **({} if out is None else {"out": out}))
+        numbers = found.view(torch.float8_e4m3fn).double() * 2.0**-7
+        torch.testing.assert_close(numbers, batch.wanted(), atol=4e-3, rtol=2.0**-4)
+
+
 def test_parents_are_found_in_masks():
     numbers = random.Random(2)
     trees = [random_tree(numbers, 12) for _ in range(20)]

@@ -36,6 +36,8 @@ class Engine:
             self.tensors["sink_logits"] = torch.tensor([0.5, -1.0, 2.0, 0.0])
         if self.layer.alibi:
             self.tensors["slopes"] = torch.tensor([0.5, 0.25, 0.125, 0.0625])
+        if self.layer.output:
+            self.tensors["output_scale"] = torch.tensor([2.0**-7])
 
     def run(self, rows, pad=0):
         """Give the sequences so many new tokens; return results and what float64 says, of all rows."""
@@ -53,14 +55,14 @@ class Engine:
             row += count
         write_tokens(*self.pages, k, v, torch.tensor(slots + [-1] * pad))
         starts = [0, *itertools.accumulate(rows)]
-        out = torch.full_like(q, 7)
+        out = torch.full_like(q, 7).to(torch.float8_e4m3fn if self.layer.output else q.dtype)
         self.step = self.plans.step(starts, [len(each) for each in self.k], self.table)
         found = self.step.run(self.kernel, q, self.pages, out=out, **self.tensors)
-        assert found is out and (out[total:] == 7).all()
+        assert found is out and (out[total:].double() == 7).all()
         wanted = [
             self.reference(q[starts[i] : starts[i + 1]], self.k[i], self.v[i]) for i in range(len(rows))
         ]
-        return out[:total].double(), torch.cat(wanted)
+        return out[:total].double() * self.tensors.get("output_scale", 1.0), torch.cat(wanted)
 
     def reference(self, q, k, v):
         layer, count, tokens = self.layer, len(q), len(k)
@@ -96,6 +98,23 @@ def test_chunks_and_decoding_are_as_in_float64(options):
         found, wanted = engine.run(rows, pad=2)
         torch.testing.assert_close(found, wanted, atol=4e-3, rtol=4e-3)
     assert [len(each) for each in engine.k] == [50, 19, 5]
+
+
+def assert_quantized(found, wanted):
+    """Compare within a half of e4m3's last place, beside the error of outputs in float16."""
+    torch.testing.assert_close(found, wanted, atol=2e-3, rtol=2.0**-4)
+
+
+def test_outputs_in_e4m3():
+    torch.manual_seed(0)
+    engine = Engine([50, 19, 5], output="fp8_e4m3", sinks=True, window=20)
+    for rows in ([32, 0, 3], [14, 16, 1], [1, 1, 1], [1, 1, 0], [2, 1, 0]):
+        assert_quantized(*engine.run(rows, pad=2))
+    step = engine.plans.step([0, 1, 1, 1], [len(each) for each in engine.k], engine.table)
+    q = torch.randn(1, Q, DIM, dtype=torch.float16)
+    assert step.run(engine.kernel, q, engine.pages, **engine.tensors).dtype == torch.float8_e4m3fn
+    with pytest.raises(attn.TensorError, match="output_scale: the description takes this tensor"):
+        step.run(engine.kernel, q, engine.pages, sink_logits=engine.tensors["sink_logits"])
 
 
 @pytest.mark.parametrize("layout", ["tokens first", "heads first"])

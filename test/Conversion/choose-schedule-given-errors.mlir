@@ -111,6 +111,18 @@ func.func @send_slots(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<
 // -----
 
 #given = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, epilogue = send>
+// expected-error @+1 {{stores results by TMA from tiles of queries, 'bf16', and outputs are f8E4M3FN: expected epilogue = store}}
+func.func @send_e4m3(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> {attn.name = "kv"}, %s: tensor<1xf32> {attn.name = "output_scale"}) -> tensor<?x8x128xf8E4M3FN>
+    attributes {tile.schedules = [#given]} {
+  %0 = attn.init %q : tensor<?x8x128xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x128xbf16>, !attn.kv<dense, heads = 8, dim = 128, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %1 output_scale %s : !attn.state<heads = 8, value_dim = 128> output_scale tensor<1xf32> -> tensor<?x8x128xf8E4M3FN>
+  return %o : tensor<?x8x128xf8E4M3FN>
+}
+
+// -----
+
+#given = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, epilogue = send>
 // expected-error @+1 {{stores rows of 192 features by TMA from the queries' stages, which have 128}}
 func.func @send_wide(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 128, value_dim = 192, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x192xbf16>
     attributes {tile.schedules = [#given]} {

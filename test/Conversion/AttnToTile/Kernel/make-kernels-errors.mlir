@@ -127,6 +127,51 @@ func.func @kv_name(%q: !query {attn.name = "q"}, %kv: !kv) attributes {tile.sche
 !state = !attn.state<heads = 8, value_dim = 64>
 #rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>
 
+func.func @output_scale_name(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %s: tensor<1xf32>) attributes {tile.schedules = [#rows16]} {
+  %0 = attn.init %q : !query -> !state
+  %1 = attn.update %0, %q, %kv see causal scale 1.0 : !query, !kv -> !state
+  // expected-error @+1 {{expected the output scale to be an argument of the function, with an attn.name}}
+  %o = attn.finish %1 output_scale %s : !state output_scale tensor<1xf32> -> tensor<?x8x64xf8E4M3FN>
+  return
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+#rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>
+
+func.func @output_without_scale(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) attributes {tile.schedules = [#rows16]} {
+  %0 = attn.init %q : !query -> !state
+  %1 = attn.update %0, %q, %kv see causal scale 1.0 : !query, !kv -> !state
+  // expected-error @+1 {{expected output elements of the query's type, 'bf16', got 'tensor<?x8x64xf8E4M3FN>'}}
+  %o = attn.finish %1 : !state -> tensor<?x8x64xf8E4M3FN>
+  return
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+#rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>
+
+func.func @gate_of_another_type(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %g: tensor<?x8xf16> {attn.name = "gate"}, %s: tensor<1xf32> {attn.name = "output_scale"}) attributes {tile.schedules = [#rows16]} {
+  %0 = attn.init %q : !query -> !state
+  %1 = attn.update %0, %q, %kv see causal scale 1.0 : !query, !kv -> !state
+  // expected-error @+1 {{expected a gate of the query's type, 'bf16', got 'tensor<?x8xf16>'}}
+  %o = attn.finish %1 gate %g output_scale %s : !state gate tensor<?x8xf16> output_scale tensor<1xf32> -> tensor<?x8x64xf8E4M3FN>
+  return
+}
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 8, dim = 64, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 64>
+#rows16 = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = true, query_in_registers = true>
+
 func.func @sinks_name(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %s: tensor<8xf32>) attributes {tile.schedules = [#rows16]} {
   // expected-error @+1 {{expected the sink logits to be an argument of the function, with an attn.name}}
   %0 = attn.init %q sinks %s : !query, tensor<8xf32> -> !state

@@ -4,7 +4,8 @@
 import contextlib
 
 apart = []
-"""How far outputs of layers are from float64, of the largest in their step, where "beside float64" is applied."""
+"""How far outputs of layers are from others: from float64, of the largest in their step, under "beside float64"; in e4m3
+from those in 16 bits, by the norm of a step, under "e4m3 beside 16 bits"."""
 
 
 def _float64(backend):
@@ -31,6 +32,30 @@ def _beside_float64(backend):
             exact = torch.zeros(output[:rows].shape, dtype=torch.float64)
             float64.attend(self, layer, query, kv_cache, metadata.step, exact)
             most = float((output[:rows] - exact).abs().max() / exact.abs().max())
+            apart.append(most if most == most else float("inf"))
+        return found
+
+    return backend.AttnImpl, "forward", both
+
+
+def _e4m3_beside_16_bits(backend):
+    """Layers also compute their output in e4m3, as where vLLM fuses its quantization into attention."""
+    import torch
+
+    forward, compile_layer = backend.AttnImpl.forward, backend.AttnImpl.compile
+
+    def both(self, layer, query, key, value, kv_cache, metadata, output, **scales):
+        given = self, layer, query, key, value, kv_cache, metadata
+        found = forward(*given, output, **scales)
+        if metadata is not None:
+            if self.quantizing is None:
+                sizes = self.layer.page_size, query.device, self.layer.device_plan
+                compile_layer(self, *sizes, quantizes=True)
+            rows, scale = metadata.step.rows, torch.tensor([[2.0**-6]])
+            codes = torch.zeros(output.shape, dtype=torch.float8_e4m3fn)
+            forward(*given, codes, output_scale=scale)
+            exact = output[:rows].double()
+            most = float((codes[:rows].double() * scale - exact).norm() / exact.norm())
             apart.append(most if most == most else float("inf"))
         return found
 
@@ -139,6 +164,7 @@ _kept = contextlib.ExitStack()
 MUTANTS = {
     "float64": _float64,
     "beside float64": _beside_float64,
+    "e4m3 beside 16 bits": _e4m3_beside_16_bits,
     "scales of neighbours": _scales_of_neighbours,
     "swapped codes": _swapped_codes,
     "times zero": _times_zero,

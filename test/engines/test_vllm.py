@@ -101,6 +101,18 @@ def test_heads_may_lie_before_tokens(ask, answers, smollm, prompts):
     assert right(answers["vLLM"], found["heads first"])
 
 
+def test_layers_quantize_their_outputs(ask, tmp_path):
+    """vLLM's compiler fuses the quantization of outputs into attention, on GPUs alone."""
+    prompts = [[3 + (7 * i) % 500 for i in range(count)] for count in (70, 5)]
+    case = dict(
+        kind="windowed", model=str(tmp_path / "windowed"), backend="CUSTOM", prompts=prompts, tokens=4
+    )
+    case |= dict(mutant="e4m3 beside 16 bits")
+    found = ask([case | dict(name="host"), case | dict(name="device", options=DEVICE_PLANS)])
+    for name in ("host", "device"):
+        assert found[name].get("apart", 1) < 0.04, found[name]
+
+
 # --- Windows, caps, slopes and sinks, in random models
 
 

@@ -6,7 +6,7 @@ Layers of a group share a block table, and so the plan of a step: one for each k
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,6 +19,7 @@ from vllm.config import (
 )
 from vllm.forward_context import get_forward_context
 from vllm.model_executor.layers.attention import Attention
+from vllm.model_executor.layers.quantization.utils.quant_utils import QuantKey, kFp8StaticTensorSym
 from vllm.v1.attention.backend import (
     AttentionBackend,
     AttentionCGSupport,
@@ -182,7 +183,8 @@ class AttnMetadataBuilder(AttentionMetadataBuilder[AttnMetadata]):
                 f"got {kv_cache_spec.head_size_v}"
             )
         for layer in get_layers_from_vllm_config(vllm_config, Attention, layer_names).values():
-            layer.impl.compile(kv_cache_spec.block_size, device, on_device)
+            fuses = bool(vllm_config.compilation_config.pass_config.fuse_attn_quant)
+            layer.impl.compile(kv_cache_spec.block_size, device, on_device, quantizes=fuses)
             if layer.impl.layer.is_packed:
                 caches.check_spec(kv_cache_spec, layer.impl.layer)
 
@@ -238,6 +240,7 @@ class AttnImpl(AttentionImpl[AttnMetadata]):
         caches.remember(packed)
         self.format = packed or FORMATS[kv_cache_dtype]
         self.kernel: Kernel | None = None
+        self.quantizing: Kernel | None = None
         self.tensors: dict[str, Tensor] = {}
 
     def _refusals(self, attn_type: str, others: dict[str, Any], shared: str | None) -> list[str]:
@@ -269,8 +272,15 @@ class AttnImpl(AttentionImpl[AttnMetadata]):
         unknown = [name for name, value in others.items() if value not in (None, False, -1)]
         return reasons + [f"{name}: attn has no such option" for name in unknown]
 
-    def compile(self, page_size: int, device: torch.device, device_plan: bool) -> None:
-        """Compile the kernel, for pages of so many tokens and for plans of the host or of the device."""
+    def fused_output_quant_supported(self, quant_key: QuantKey) -> bool:
+        """Whether the kernel quantizes its output so: to e4m3, with a static scale of the whole tensor."""
+        return quant_key == kFp8StaticTensorSym
+
+    def compile(
+        self, page_size: int, device: torch.device, device_plan: bool, quantizes: bool = False
+    ) -> None:
+        """Compile the kernel, for pages of so many tokens and for plans of the host or of the device. `quantizes`: another
+        one, too, whose output is in e4m3."""
         self.layer = Layer(
             q_heads=self.num_heads,
             kv_heads=self.num_kv_heads,
@@ -287,6 +297,8 @@ class AttnImpl(AttentionImpl[AttnMetadata]):
             numerics="row" if envs.VLLM_BATCH_INVARIANT else None,
         )
         self.kernel, self.pages = self.layer.compile(device), KeptPages(self.layer)
+        if quantizes:
+            self.quantizing = replace(self.layer, output="fp8_e4m3").compile(device)
         if self.sinks is not None:  # Weights are loaded by now.
             self.tensors["sink_logits"] = self.sinks.detach().to(device, torch.float32).contiguous()
         if self.alibi_slopes is not None:
@@ -318,14 +330,24 @@ class AttnImpl(AttentionImpl[AttnMetadata]):
         output_scale: Tensor | None = None,
         output_block_scale: Tensor | None = None,
     ) -> Tensor:
-        """Compute attention of a layer into `output` [rows, heads, head_size]."""
-        if output_scale is not None or output_block_scale is not None:
-            raise NotImplementedError("attn's backend: expected no scale of a quantized output, got one")
+        """Compute attention of a layer into `output` [rows, heads, head_size]; with `output_scale` in e4m3."""
+        if output_block_scale is not None:
+            raise NotImplementedError(
+                "attn's backend: expected one scale of a quantized output, got scales of blocks"
+            )
         if attn_metadata is None:  # A run that measures memory.
             return output.zero_()
         assert self.kernel is not None, "vLLM makes a group's builder before it runs a layer"
         pages = self._pages(layer, kv_cache)
-        return attn_metadata.step.run(self.kernel, query, pages, out=output, **self.tensors)
+        if output_scale is None:
+            return attn_metadata.step.run(self.kernel, query, pages, out=output, **self.tensors)
+        if self.quantizing is None:
+            raise NotImplementedError(
+                "attn's backend: expected pass_config.fuse_attn_quant beside a scale of outputs, got neither when kernels "
+                "were compiled"
+            )
+        named = self.tensors | {"output_scale": output_scale.view(1)}
+        return attn_metadata.step.run(self.quantizing, query, pages, out=output, **named)
 
 
 def _metadata_of(layer: Any) -> AttnMetadata | None:

@@ -257,7 +257,7 @@ INVALID = {
         dict(block_size=8),
         ["block_size: expected a multiple of 16 tokens, got 8; nearest legal: 16"],
     ),
-    "MLA": (dict(use_mla=True), ["MLA: attn has no kernel over caches of latents"]),
+    "MLA": (dict(use_mla=True), ["MLA: attn reads no caches of latents here"]),
     "cross": (
         dict(attn_type="encoder_decoder"),
         ["attention type: expected 'decoder', got 'encoder_decoder': attn serves no encoder here"],

@@ -43,7 +43,7 @@ def refused_options(options: Any, uses_mla: bool, is_encoder_decoder: bool) -> l
     """Return why SGLang's options are refused, with the nearest legal values. `options` has them as attributes."""
     found = []
     if uses_mla:
-        found.append("MLA: attn has no kernel over caches of latents")
+        found.append("MLA: attn reads no caches of latents here")
     if is_encoder_decoder:
         found.append("an encoder beside the decoder: attn serves decoders alone here")
     algorithm = getattr(options, "speculative_algorithm", None)

@@ -47,7 +47,7 @@ def refusals(
     """Return why layers are refused, with the nearest legal values. A `block_size` of None is any. `packed`: attn's format
     that is asked for beside kv_cache_dtype."""
     if use_mla:
-        return ["MLA: attn has no kernel over caches of latents"]
+        return ["MLA: attn reads no caches of latents here"]
     found = []
     attn_type = getattr(attn_type, "value", attn_type)  # vLLM has a class of such words.
     if attn_type != "decoder":

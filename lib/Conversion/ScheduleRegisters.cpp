@@ -86,8 +86,8 @@ constexpr int64_t ofArithmetic = 44;
 /// Less for each feature group after the first: a scale and a zero point of keys and of values, and a sum of
 /// queries.
 constexpr int64_t ofGroup = 8;
-/// Less for tiles of more than `shortTile` codes of more than `longLine` features, whose conversion has more
-/// addresses and scales.
+/// Less for tiles of more than `shortTile` tokens with quantized lines of more than `longLine` features,
+/// whose conversion has more addresses and scales.
 constexpr int64_t ofLongLines = 20, longLine = 128, shortTile = 32;
 /// Limits of the 160 registers of three consumers: for plain scores, for computed or masked scores, and for
 /// several masks.

@@ -95,10 +95,11 @@ std::string listOf(const std::vector<std::string> &names) {
   return text;
 }
 
-/// The scale by which a float of this magnitude becomes the largest one of its type; 1 for zeros.
+/// The scale by which a float of this magnitude becomes the largest one of its type. It is the smallest for
+/// zeros, so that they decide no unit of weights.
 float tokenScale(const ElementType &type, float magnitude) {
   const auto largest = static_cast<float>(type.largest());
-  return magnitude == 0 ? 1 : std::max(magnitude * (1 / largest), std::numeric_limits<float>::min());
+  return std::max(magnitude * (1 / largest), std::numeric_limits<float>::min());
 }
 
 /// Quantizes groups of features, and writes their scales and the rest of the row after them.
@@ -351,7 +352,7 @@ uint8_t findBlockScale(Format format, float magnitude, float scale) {
   case Format::Blocks::None:
     break;
   case Format::Blocks::E8M0: {
-    const int power = magnitude > 0 ? std::ilogb(magnitude) - std::ilogb(largest) + powerBias : powerBias;
+    const int power = magnitude > 0 ? std::ilogb(magnitude) - std::ilogb(largest) + powerBias : 0;
     return static_cast<uint8_t>(std::clamp(power, 0, noPower - 1));
   }
   case Format::Blocks::E4M3: {

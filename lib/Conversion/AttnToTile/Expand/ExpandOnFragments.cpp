@@ -22,17 +22,21 @@ void expandState(const OneUpdate &one, Value result, FragmentExpansion &e) {
   KernelBuilder &b = e.b;
   Type f32 = b.getF32Type();
   State state = e.stateOf(update.getState());
-  // The lift of the unit does not depend on scores: lanes compute it while the MMAs of the scores run.
+  // The lift of the unit does not depend on scores: lanes compute it while the MMAs of the scores run. Under
+  // a numerics contract each pair has a lift, which would take registers for that long.
   FragmentExpansion::TokenMeta meta = e.weighedMeta(update);
+  const bool liftsPairs = meta.scale && numericsAttr.isOn(b.kernel);
   FragmentExpansion::Room room;
-  if (meta.scale)
-    room.lift = LiftOp::create(b, e.rowsOf(f32), meta.scale, state.unit, e.pairs());
-  else
+  if (!meta.scale)
     room = e.roomBesideScales(update, state.unit);
+  else if (!liftsPairs)
+    room.lift = LiftOp::create(b, e.rowsOf(f32), meta.scale, state.unit, e.pairs());
   Value scores = e.applyScoreRegion(update, e.rowsMmaTokens(update));
   scores = e.maskScores(one, scores, copyOf(update.getQuery(), Copy::Position), one.tokens().getFirst());
   if (one.rows(b, e.form).op.getScores())
     e.storeScores(update, scores, state.unit);
+  if (liftsPairs)
+    room.lift = LiftOp::create(b, e.pairs(), meta.scale, state.unit, e.pairs());
   bool fixed = e.form.has(FormTraits::FixedUnit);
   auto step =
       SoftmaxStepOp::create(b, state.max.getType(), state.sum.getType(), scores.getType(),

@@ -159,7 +159,6 @@ Quantizer::Meta Quantizer::findPower(ArrayRef<Value> row) {
   Value most = n.bits(largestOf(row));
   Value power = b.sub(n.shr(most, 23), b.i32(std::ilogb(format.element().largest())));
   power = b.createOrFold<arith::MaxSIOp>(power, b.i32(0));
-  power = b.select(b.compare(arith::CmpIPredicate::eq, most, b.i32(0)), b.i32(127), power);
   return {n.number(n.shl(b.sub(b.i32(254), power), 23)), Value(), power};
 }
 
@@ -167,8 +166,6 @@ Quantizer::Meta Quantizer::findToken(ArrayRef<Value> row) {
   Value most = largestOf(row);
   float perLargest = 1.0F / static_cast<float>(format.element().largest());
   Value scale = n.max(n.mul(most, b.f32(perLargest)), b.f32(std::numeric_limits<float>::min()));
-  Value isZero = b.compare(arith::CmpIPredicate::eq, n.bits(most), b.i32(0));
-  scale = b.select(isZero, b.f32(1), scale);
   return {n.inverse(scale), Value(), n.bits(scale)};
 }
 

@@ -70,10 +70,15 @@ struct LowerSoftmaxStep : mlir::attn::impl::LowerSoftmaxStepPassBase<LowerSoftma
 
   static SmallVector<Value> lowerMoving(SoftmaxStepOp op, KernelBuilder &b) {
     FragmentType ofRows = op.getMax().getType();
-    Value largest = ReduceOp::create(b, ofRows, Combine::Max, op.getScores());
-    if (op.getLift())
-      largest = b.map(ofRows, ValueRange{largest, op.getLift()},
-                      [&](ValueRange v) -> Value { return arith::AddFOp::create(b, v[0], v[1]); });
+    Value scores = op.getScores(), lift = op.getLift();
+    auto lifted = [&](Value x) -> Value {
+      return b.map(cast<FragmentType>(x.getType()), ValueRange{x, lift},
+                   [&](ValueRange v) -> Value { return arith::AddFOp::create(b, v[0], v[1]); });
+    };
+    const bool liftsPairs = lift && isOfPairs(lift.getType());
+    Value largest = ReduceOp::create(b, ofRows, Combine::Max, liftsPairs ? lifted(scores) : scores);
+    if (lift && !liftsPairs)
+      largest = lifted(largest);
     SmallVector<Type> types{ofRows, ofRows.withElement(b.getI1Type()), ofRows, ofRows};
     ResultRange unit = b.mapAll(types, ValueRange{op.getMax(), largest},
                                 [&](ValueRange v) { return moveUnit(op, v[0], v[1], b); });

@@ -22,6 +22,7 @@ bool mlir::attn::isOfPairs(Type type) {
 }
 bool mlir::attn::isOfRows(Type type) { return hasAxes(type, {Axis::Query}); }
 bool mlir::attn::isOfTokens(Type type) { return hasAxes(type, {Axis::Key}); }
+bool mlir::attn::isOfRowsOrPairs(Type type) { return isOfRows(type) || isOfPairs(type); }
 bool mlir::attn::isOfQueries(Type type) { return hasAxes(type, {Axis::Query, Axis::Feature}); }
 bool mlir::attn::isOfFeatures(Type type) {
   return cast<FragmentType>(type).getElement().isF32() &&
@@ -91,6 +92,8 @@ LogicalResult LiftOp::verify() {
   if (!scores || !isOfPairs(scores))
     return emitOpError("expected the type of scores, f32 with the axes query and key, got ")
            << getScoresType();
+  if (isOfPairs(getResult().getType()) && getResult().getType() != scores)
+    return emitOpError("expected a result per row, or of the type of scores, got ") << getResult().getType();
   return success();
 }
 
@@ -106,5 +109,7 @@ LogicalResult MaskOp::verify() {
 LogicalResult SoftmaxStepOp::verify() {
   if (getFixed() ? getDecay() || getMoved() || getLift() : !getDecay() || !getMoved())
     return emitOpError("expected a decay and whether it is not 1, unless units are fixed");
+  if (getLift() && isOfPairs(getLift().getType()) && getLift().getType() != getScores().getType())
+    return emitOpError("expected a lift per row, or of the type of scores, got ") << getLift().getType();
   return success();
 }

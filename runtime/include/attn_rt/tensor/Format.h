@@ -159,8 +159,8 @@ uint8_t findBlockScale(Format format, float magnitude, float scale = 1);
 
 /// Computes the metadata by line of a row of clamped numbers:
 ///
-///   floats     scale = max |x| * (1 / largest value), at least the smallest normal f32; 1 for zeros
-///   blocks     2^s <= max |x| / 2^e < 2^(s + 1), e the exponent of the largest value; s = 0 for zeros;
+///   floats     scale = max |x| * (1 / largest value), at least the smallest normal f32
+///   blocks     2^s <= max |x| / 2^e < 2^(s + 1), e the exponent of the largest value; s = -127 for zeros;
 ///              or s = e4m3(max |x| * (1 / largest value) * (1 / scale)), at least the smallest above 0
 ///   integers   per group: zero = f16(min x), scale = f16((max x - min x) * (1 / levels)), at least the
 ///              smallest above 0, so that a constant group is all zeros, with the constant as its zero point

@@ -281,3 +281,24 @@ func.func @softmax_step_lift(%s: !s, %row: !row, %log2: f32) {
   %0:3 = attn.softmax_step fixed %s, %row, %row unit %log2 lift %row : !s, !row, !row, !row -> !row, !row, !s
   return
 }
+
+// -----
+
+!s = !tile.fragment<[query 16, key 32], f32>
+!other = !tile.fragment<[query 16, key 64], f32>
+!row = !tile.fragment<[query 16], f32>
+func.func @softmax_step_lift_of_other_pairs(%s: !s, %row: !row, %log2: f32, %lift: !other) {
+  // expected-error @below {{expected a lift per row, or of the type of scores, got '!tile.fragment<[query 16, key 64], f32>'}}
+  %0:5 = attn.softmax_step %s, %row, %row unit %log2 lift %lift : !s, !row, !row, !other -> !row, !row, !s, !row, i1
+  return
+}
+
+// -----
+
+!s = !tile.fragment<[query 16, key 32], f32>
+!other = !tile.fragment<[query 16, key 64], f32>
+func.func @lift_of_other_pairs(%scales: !tile.fragment<[key 64], f32>, %log2: f32) {
+  // expected-error @below {{expected a result per row, or of the type of scores, got '!tile.fragment<[query 16, key 64], f32>'}}
+  %0 = attn.lift %scales unit %log2 of !s : !tile.fragment<[key 64], f32> -> !other
+  return
+}

@@ -55,6 +55,8 @@ class Attn_Shaped<string prose, string isShape> : Type<
 class Attn_Pairs<string prose> : Attn_Shaped<prose # ", f32 with the axes query and key", "isOfPairs">;
 // One number per row, or per token.
 class Attn_PerRow<string prose> : Attn_Shaped<prose # ", with the axis query", "isOfRows">;
+class Attn_PerRowOrPair<string prose> : Attn_Shaped<prose # ", with the axis query, and key if one per pair",
+                                                   "isOfRowsOrPairs">;
 class Attn_PerToken<string prose> : Attn_Shaped<prose # ", with the axis key", "isOfTokens">;
 // Features of each row.
 class Attn_Queries<string prose> : Attn_Shaped<prose # ", with the axes query and feature", "isOfQueries">;
@@ -277,7 +279,7 @@ def Attn_SoftmaxStepOp : Attn_StepOp<"softmax_step", [Pure, AttrSizedResultSegme
     weights `l` so far. It returns the new ones, the weights of the tile, and the factor of all older weights.
 
         m' = m,              where max(S) - m is at most `slack` in log2
-             max(S) [+ lift] else
+             max(S) [+ lift] else, or max(S + lift) with a lift per pair
         P  = exp(S - m')     decay = exp(m - m')     l' = l decay + sum(P)
 
     `m` is a unit, not a result: weights stay below 2^slack, which 16 bits hold as exactly as weights below 1.
@@ -294,7 +296,7 @@ def Attn_SoftmaxStepOp : Attn_StepOp<"softmax_step", [Pure, AttrSizedResultSegme
   let arguments = (ins Attn_Pairs<"the tile's scores">:$scores,
                        Attn_PerRow<"the unit so far">:$max, Attn_PerRow<"the sum so far, in shares of lanes">:$sum,
                        Arg<F32, "log2 of a score of 1">:$unit,
-                       Optional<Attn_PerRow<"the distance of the unit above the largest score">>:$lift,
+                       Optional<Attn_PerRowOrPair<"the distance of the unit above the largest score">>:$lift,
                        UnitAttr:$fixed, DefaultValuedAttr<I64Attr, "8">:$slack);
   let results = (outs Attn_PerRow<"the new unit">:$new_max, Attn_PerRow<"the new sum">:$new_sum,
                       Attn_Pairs<"the tile's weights">:$weights,
@@ -363,10 +365,13 @@ def Attn_LiftOp : Attn_StepOp<"lift", [Pure]> {
     Returns the largest magnitude among the tile's `scales`, in the unit of scores: with it weights times
     scales are below 2^8. Scales count as no less than 2^-24 in f16, its least number, and no less than 2^-64
     in f32. So sums of weights stay finite with scales of 0.
+
+    With a result per pair, each pair has the lift of its own token. Under a numerics contract, tokens that a
+    row does not see must not decide its unit.
   }];
   let arguments = (ins Attn_PerToken<"a number per token">:$scales, Arg<F32, "log2 of a score of 1">:$unit,
                        TypeAttrOf<Tile_FragmentType>:$scores_type);
-  let results = (outs Attn_PerRow<"a number per row">:$result);
+  let results = (outs Attn_PerRowOrPair<"a number per row, or per pair">:$result);
   let assemblyFormat = "$scales `unit` $unit `of` $scores_type attr-dict `:` type($scales) `->` type($result)";
   let hasVerifier = 1;
 }

@@ -10,9 +10,10 @@ namespace mlir::attn {
 
 /// Whether a fragment has, in f32, a number per pair of a row and a token.
 bool isOfPairs(Type type);
-/// Whether it has a number per row, or per token.
+/// Whether it has a number per row, per token, or per row or pair.
 bool isOfRows(Type type);
 bool isOfTokens(Type type);
+bool isOfRowsOrPairs(Type type);
 /// Whether it has features of each row.
 bool isOfQueries(Type type);
 /// Whether it is a sum over rows or tokens, in f32: features of the other.

@@ -159,6 +159,9 @@ class CacheState(Uncopied):
         if latent:
             check_latent_key("key", formats["key"][0], dims[1], PlanError)
             formats = formats | {"value": (None, *rest)}
+        elif MIXED in (formats["key"][0], value):
+            legal = f"attn.first(512) beside key={MIXED!r}, whose lines hold both"
+            raise expected(PlanError, "value", legal, value)
         key, of_value = self._read_formats(formats, dims, latent)
         if key.rest and self._dtype != "bf16":
             legal = f"'bfloat16' beside key={MIXED!r}, which has features of bf16"

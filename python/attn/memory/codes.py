@@ -12,7 +12,16 @@ from .. import _attn
 from ..errors import SpecError, TensorError, expected
 from .devices import failed
 from .dtypes import is_dtype, numpy_name, short_name, torch_dtype
-from .formats import NAMES, PART_OF_KEY, Description, Format, describe_store, read_format
+from .formats import (
+    MIXED_BYTES,
+    MIXED_FEATURES,
+    NAMES,
+    PART_OF_KEY,
+    Description,
+    Format,
+    describe_store,
+    read_format,
+)
 from .tensors import as_numpy, from_bfloat16_bits
 
 
@@ -32,9 +41,9 @@ def quantize(
             "mxfp8_e5m2", "mxfp4": values uint8 [..., heads, dim] or [..., heads, dim / 2], metadata uint8 [..., heads,
             scales], a byte for each 32 features, rounded up to a multiple of four; "nvfp4": the same, an e4m3 for each 16,
             float8_e4m3fn of PyTorch
-    group   of integers, as of attn.Paged
             "fp8_ds_mla": values uint8 [..., heads, 656], lines of 576 features with their scales, metadata uint8 [..., heads,
             0]
+    group   of integers, as of attn.Paged
     scales  of fp8: "token", metadata [..., heads]; "head", [heads]; "tensor", [1]
     tensor_scale    of nvfp4: a factor of all numbers; None: 1, with which blocks have numbers of 0.012 to 2,688
 
@@ -61,6 +70,8 @@ def dequantize(
     """Dequantize values and metadata, as `quantize` returns them, to float32 [..., heads, dim]. Raises SpecError,
     TensorError."""
     packed, named = _bytes("codes", codes), _named(format, group, scales)
+    if named.rest and packed.shape[-1] != MIXED_BYTES:
+        raise expected(TensorError, "codes", f"uint8 [..., {MIXED_BYTES}]", codes, nearest=MIXED_BYTES)
     found = describe_format(named, _features(named, packed.shape[-1]))
     scale = _tensor_scale(named, format, tensor_scale)
     return _like(codes, dequantize_rows(found, packed, as_numpy("meta", meta), scale))
@@ -175,11 +186,7 @@ def _per_byte(format: Format) -> int:
 
 def _features(format: Format, line: int) -> int:
     """Return the features of a line of so many elements."""
-    if not format.rest:
-        return line * _per_byte(format)
-    # Each group has an f32, and a feature of the rest another byte.
-    coded = (line - 2 * format.rest) * int(format.per or 1) // (int(format.per or 1) + 4)
-    return coded + format.rest
+    return MIXED_FEATURES if format.rest else line * _per_byte(format)
 
 
 def _numbers(name: str, rows: Any) -> numpy.ndarray:

@@ -89,6 +89,8 @@ _FIXED = {
 MIXED = "fp8_ds_mla"
 """The name of the format of latents whose last features are bf16."""
 MIXED_FORMAT = _FIXED[MIXED]
+MIXED_FEATURES, MIXED_BYTES = 576, 656
+"""The features of a line of MIXED, and its bytes."""
 NAMES = (*_CODES, *_FIXED)
 
 

@@ -10,12 +10,10 @@ from ..cache.appender import device_of
 from ..cache.operations import Shape
 from ..cache.rope import Norm, Rope
 from ..errors import TensorError, expected
-from ..memory.formats import MIXED_FORMAT, Format
+from ..memory.formats import MIXED_BYTES, MIXED_FEATURES, MIXED_FORMAT, Format
 from ..memory.tensors import written
 from .pools import scale_of
 from .tokens import Tokens, strides_of, tokens_of, write_rows
-
-_LINE_FEATURES, _LINE_BYTES = 576, 656
 
 
 def write_latents(
@@ -53,14 +51,16 @@ def write_latents(
     if pages.ndim != 3:
         raise expected(TensorError, "pages", "[pages, page_size, dim]", pages)
     mixed = pages.dtype is torch.uint8
-    if mixed and pages.shape[2] != _LINE_BYTES:
-        raise expected(TensorError, "pages", f"[pages, page_size, {_LINE_BYTES}] of uint8", pages)
-    dim = _LINE_FEATURES if mixed else pages.shape[2]
+    if mixed and pages.shape[2] != MIXED_BYTES:
+        raise expected(TensorError, "pages", f"[pages, page_size, {MIXED_BYTES}] of uint8", pages)
+    dim = MIXED_FEATURES if mixed else pages.shape[2]
     if latents.ndim != 2 or latents.shape[1] != dim or len(latents) < len(tokens):
         raise expected(TensorError, "latents", f"[{len(tokens)} or more, {dim}]", latents)
     short = {torch.float16: "f16", torch.bfloat16: "bf16"}.get(latents.dtype)
+    if short is None:
+        raise expected(TensorError, "latents", "float16 or bfloat16", latents)
     quantized = pages.dtype is torch.float8_e4m3fn
-    if short is None or (pages.dtype != latents.dtype and not quantized and not mixed):
+    if pages.dtype != latents.dtype and not quantized and not mixed:
         legal = "float16 or bfloat16, the dtype of latents, float8_e4m3fn, or uint8 with lines of 656 bytes"
         raise expected(TensorError, "pages", legal, pages)
     if quantized is (scale is None):
@@ -81,8 +81,8 @@ def write_latents(
         legal = "a multiple of 16 up to 256, or 512, beside pages of float8_e4m3fn"
         nearest = 256 if value_dim > 256 else max(16, value_dim // 16 * 16)
         raise expected(TensorError, "value_dim", legal, value_dim, nearest=nearest)
-    if mixed and value_dim != _LINE_FEATURES - MIXED_FORMAT.rest:
-        nearest = _LINE_FEATURES - MIXED_FORMAT.rest
+    if mixed and value_dim != MIXED_FEATURES - MIXED_FORMAT.rest:
+        nearest = MIXED_FEATURES - MIXED_FORMAT.rest
         raise expected(
             TensorError, "value_dim", f"{nearest} beside pages of uint8", value_dim, nearest=nearest
         )

@@ -17,7 +17,8 @@ _logger = logging.getLogger("sglang.attn")  # SGLang shows what loggers below it
 
 
 def check_options(server_args: Any) -> None:
-    """Switch those CUDA graphs off that attn does not serve. Raises ValueError, with all reasons, if attn does not serve what the options ask for."""
+    """Switch those CUDA graphs off that attn does not serve. Raises ValueError, with all reasons, if attn does not serve
+    what the options ask for."""
     from sglang.srt.arg_groups.overrides import (
         declare_resolution,
         model_config_of,

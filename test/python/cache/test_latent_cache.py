@@ -313,6 +313,11 @@ def test_lines_of_engines():
         attn.PlanError, match="dtype: expected 'bfloat16' beside key='fp8_ds_mla', .* got 'float16'"
     ):
         make(head_dim=dim, key="fp8_ds_mla", value=attn.first(values))
+    for apart in (dict(key="fp8_ds_mla", value=None), dict(value="fp8_ds_mla")):
+        with pytest.raises(
+            attn.PlanError, match=r"value: expected attn.first\(512\) beside key='fp8_ds_mla'"
+        ):
+            make(head_dim=dim, dtype="bfloat16", **apart)
 
 
 def test_scales_of_long_lines_are_refused():

@@ -147,6 +147,9 @@ def test_lines_of_latents():
         attn.SpecError, match="expected rows of 576 features, 512 of .* got 512; nearest legal: 576"
     ):
         attn.quantize(rows(2, 512), "fp8_ds_mla")
+    for wrong in (640, 657):
+        with pytest.raises(attn.TensorError, match=rf"codes: expected uint8 \[..., 656\], got .*{wrong}"):
+            attn.dequantize(numpy.zeros((3, wrong), numpy.uint8), meta[:, 0], "fp8_ds_mla")
 
 
 def test_names():

@@ -165,6 +165,7 @@ def test_pools_of_engines_lines(prepares):
         ),
         (dict(value_dim=256), "value_dim: expected 512 beside pages of uint8, got 256; nearest legal: 512"),
         (dict(pages=pool[:, :, :640]), r"pages: expected \[pages, page_size, 656\] of uint8, got"),
+        (dict(latents=latents.float()), "latents: expected float16 or bfloat16, got"),
     ):
         with pytest.raises(attn.TensorError, match=message):
             write_latents(

@@ -102,13 +102,16 @@ def test_values_of_other_dims(dims, rows):
     assert_right(attn.check(spec, batch=2, q_len=rows, kv_len=(66, 140)))
 
 
-@pytest.mark.parametrize("key", [None, "fp8_e4m3"])
+@pytest.mark.parametrize("gate", [None, "headwise"])
+@pytest.mark.parametrize("key", [None, "fp8_e4m3", "fp8_ds_mla"])
 @pytest.mark.parametrize("rows", [1, 3, 66])
-def test_latents(key, rows):
+def test_latents(key, rows, gate):
     """Warps that share rows write a slice of the features each."""
-    scales = {} if key is None else {"key": key, "key_scales": "tensor"}
+    scales = {} if key is None else {"key": key}
+    if key == "fp8_e4m3":
+        scales["key_scales"] = "tensor"
     kv = [attn.Paged(value=attn.first(512), **scales)]
-    spec = described(q_heads=16, kv_heads=1, head_dim=576, kv=kv)
+    spec = described(q_heads=16, kv_heads=1, head_dim=576, kv=kv, gate=gate)
     assert_right(attn.check(spec, batch=2, q_len=rows, kv_len=(66, 140), blocks=7))
 
 

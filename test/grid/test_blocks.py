@@ -75,7 +75,10 @@ def test_codes(name):
     np.testing.assert_array_equal(read, (table[codes] * powers).astype(np.float32))
     # The scale is that of the specification, and each number goes to the nearest that has a code.
     largest = np.abs(rows).reshape(7, 3, 3, 32).max(-1)
-    exponent = np.floor(np.log2(np.where(largest > 0, largest, 2.0 ** LAYOUTS[name][2]))) - LAYOUTS[name][2]
+    # Zeros have the smallest scale.
+    exponent = (
+        np.floor(np.log2(np.where(largest > 0, largest, 2.0 ** (LAYOUTS[name][2] - 127)))) - LAYOUTS[name][2]
+    )
     np.testing.assert_array_equal(scales[..., :3], exponent + 127)
     legal = np.sort(table[np.isfinite(table)])
     nearest = np.abs(legal - (rows / powers)[..., None]).min(-1)

@@ -21,9 +21,11 @@
 // Scales of floats are f32, whose range f16 need not hold: scales of values
 // around 1e-3 are below its normal numbers. So weights take the scales, and
 // values stay quantized. The unit of weights keeps their products in the range
-// of f16: it follows the largest product of score and scale in a tile, instead
-// of the largest score. With few rows this is quicker for integers, too; the
-// zero points add one number to all features of a row, which is added last.
+// of f16: it follows the largest score and the largest scale of a tile, instead
+// of the largest score. Under a numerics contract it follows the largest product
+// of a score and its scale that a row sees. With few rows this is quicker for
+// integers, too; the zero points add one number to all features of a row, which
+// is added last.
 //
 // Scales of blocks multiply quantized values on the way to an MMA, where a lane
 // converts the scales of its own features only. f16 holds products of e2m1 and

@@ -401,6 +401,7 @@ def test_a_forked_child_holds_nothing(cache):
     """A forked child owns neither the locks of its parent's threads nor those of its parent."""
     inside, leave = threading.Event(), threading.Event()
     told, tell = os.pipe()
+    checked, check = os.pipe()
 
     def hold():
         with cache.lock(KEY):
@@ -418,10 +419,12 @@ def test_a_forked_child_holds_nothing(cache):
             held = not alone
         with cache.lock("f" * 32, patience=0.05) as other:
             pass
+        os.write(check, b"x")
         os.read(told, 1)
         with cache.lock(KEY, patience=5) as alone:
             os._exit(0 if held and other and alone else 1)
-    time.sleep(0.2)
+    os.close(check)  # A child that has died is the end of the pipe.
+    os.read(checked, 1)
     with cache.lock(KEY, patience=0.05) as alone:
         assert not alone, "the child let go of the parent's lock"
     leave.set()

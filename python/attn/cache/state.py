@@ -22,6 +22,7 @@ from ..memory.formats import (
     PART_OF_KEY,
     First,
     Format,
+    check_apart,
     check_latent_key,
     describe_store,
     part_names,
@@ -159,9 +160,8 @@ class CacheState(Uncopied):
         if latent:
             check_latent_key("key", formats["key"][0], dims[1], PlanError)
             formats = formats | {"value": (None, *rest)}
-        elif MIXED in (formats["key"][0], value):
-            legal = f"attn.first(512) beside key={MIXED!r}, whose lines hold both"
-            raise expected(PlanError, "value", legal, value)
+        else:
+            check_apart("value", formats["key"][0], value, PlanError)
         key, of_value = self._read_formats(formats, dims, latent)
         if key.rest and self._dtype != "bf16":
             legal = f"'bfloat16' beside key={MIXED!r}, which has features of bf16"

@@ -31,11 +31,11 @@ from typing import ClassVar
 from ..errors import SpecError, expected
 from ..memory.dtypes import DTypeLike, in_python, short_name, storage_name
 from ..memory.formats import (
-    MIXED,
     PART_OF_KEY,
     Description,
     First,
     Format,
+    check_apart,
     check_latent_key,
     describe_store,
     part_names,
@@ -97,9 +97,8 @@ class Store:
             raise expected(SpecError, f"{where}(value)", legal, self.value, nearest=None)
         if self.is_latent:
             check_latent_key(f"{where}(key)", self.key, self.value.features)
-        elif MIXED in (self.key, self.value):
-            legal = f"attn.first(512) beside key={MIXED!r}, whose lines hold both"
-            raise expected(SpecError, f"{where}(value)", legal, self.value, nearest=None)
+        else:
+            check_apart(f"{where}(value)", self.key, self.value)
         checks.boolean(f"{where}(ragged)", self.ragged)
         if self.head_class is not None and not (isinstance(self.head_class, str) and self.head_class):
             raise expected(SpecError, f"{where}(head_class)", "the name of a head class", self.head_class)

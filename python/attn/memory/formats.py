@@ -126,6 +126,13 @@ def check_latent_key(label: str, key: object, features: int, kind: type[Error] =
         raise expected(kind, label, legal, key, nearest=None)
 
 
+def check_apart(label: str, key: object, value: object, kind: type[Error] = SpecError) -> None:
+    """Check the formats of keys and values apart from each other. `label` names the value. Raises `kind`."""
+    if MIXED in (key, value):
+        legal = f"attn.first(512) beside key={MIXED!r}, whose lines hold both"
+        raise expected(kind, label, legal, value, nearest=None)
+
+
 class Description(NamedTuple):
     """The formats and tensors of a store: (name, dtype, dims), whose dims are numbers, or names of sizes of a run."""
 

@@ -18,8 +18,8 @@
 // 64 half of the features. They exchange gradients of scores, in two
 // alternating tiles where those fit beside the stages of the tiles that are
 // walked: then they sync at a named barrier once a tile, not twice
-// (GradientTile.cpp). The fit is counted to the byte, and allocation checks it
-// (AllocateShared.cpp).
+// (GradientTile.cpp). Long tiles have a stage less for it. The fit is counted to the byte, and allocation
+// checks it (AllocateShared.cpp).
 //
 // If dk and dv do not fit registers together (heads of 192 and 256), each
 // has a kernel of its own, which computes the scores again: eight MMAs instead
@@ -147,6 +147,8 @@ public:
         --stages;
       if (stages == 0)
         continue;
+      if (held.addsToRows && lines > ScheduleAttr::groupRows)
+        stages = stagesBesideExchanges(lines, stages);
       if (held.one && (stages > 1 || !shape.plain) &&
           fragments(held, lines) + slopes > (shape.plain ? wgmmaRoomOfOne : wgmmaRoomOfOneWithMore))
         continue;
@@ -213,8 +215,16 @@ private:
                                     : sharedBytes(held, warpLines * wgmmaWarps, lines, stages) + others;
     return bytes <= chip.sharedPerBlock;
   }
-  /// Stages come first. With two stages, which would leave more shapes room for two exchange tiles, the
-  /// kernel for tokens took 5 to 7 % longer (heads of 128, an H100, 2026-11-26).
+  /// The stages of long tiles: as many as leave room for two exchange tiles, but two at least. Of tiles of 64
+  /// rows stages come first: with two, the kernel for tokens took 5 to 7 % longer (heads of 128, an H100,
+  /// 2026-11-26).
+  int64_t stagesBesideExchanges(int64_t lines, int64_t most) const {
+    constexpr int64_t least = 2;
+    for (int64_t stages = most; stages >= least; --stages)
+      if (fusedBytes(lines, stages, /*exchanges=*/2) <= chip.sharedPerBlock)
+        return stages;
+    return most;
+  }
   void setExchanges(ScheduleFields &f) const {
     auto bytes = [&](int64_t exchanges) { return fusedBytes(*f.keys, *f.stages, exchanges); };
     f.exchangeStages = bytes(2) <= chip.sharedPerBlock ? 2 : 1;

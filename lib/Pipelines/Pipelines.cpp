@@ -56,6 +56,7 @@ static OpPassManager &addKernelPasses(OpPassManager &manager, const PipelineOpti
   kernels.addPass(createWalkRowsPass());
   kernels.addPass(createExpandRowsPass());
   kernels.addPass(createManagePagesPass());
+  kernels.addPass(tile::createSpreadChecksPass());
   kernels.addPass(tile::createSpecializeWarpsPass());
   kernels.addPass(tile::createUnswitchLoopsPass());
   kernels.addPass(tile::createInsertBarriersPass());

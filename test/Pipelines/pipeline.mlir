@@ -44,6 +44,7 @@
 // CHECK-NEXT:    attn-walk-rows,
 // CHECK-NEXT:    attn-expand-rows,
 // CHECK-NEXT:    attn-manage-pages,
+// CHECK-NEXT:    tile-spread-checks,
 // CHECK-NEXT:    tile-specialize-warps,
 // CHECK-NEXT:    tile-unswitch-loops,
 // CHECK-NEXT:    tile-insert-barriers,

@@ -193,6 +193,27 @@ struct AnyPattern : TilePattern<AnyOp> {
   }
 };
 
+struct AnyLinePattern : TilePattern<AnyLineOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(AnyLineOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    constexpr int64_t lanes = 32;
+    Emitter e = emitter(op, rewriter);
+    SharedType tile = op.getTile().getType();
+    const int64_t bytes = tile.getLineBytes();
+    Value first = e.sharedAt(adaptor.getTile(), e.mul(e.lanes.lane, bytes)), mine;
+    for (int64_t line = 0; line < tile.getRows(); line += lanes) {
+      Value number = LLVM::LoadOp::create(rewriter, op.getLoc(), tile.getElement(),
+                                          e.sharedAt(first, line * bytes), bytes);
+      Value holds = inlineRegion(op.getCondition(), {number}, rewriter);
+      mine = mine ? arith::OrIOp::create(rewriter, op.getLoc(), mine, holds).getResult() : holds;
+    }
+    rewriter.replaceOpWithNewOp<NVVM::VoteSyncOp>(op, rewriter.getI1Type(), e.i32(-1), mine,
+                                                  NVVM::VoteSyncKind::any);
+    return success();
+  }
+};
+
 /// A 16x16 block of the left operand is two neighbouring 16x8 blocks of the accumulator, packed pair by pair.
 /// An 8x16 block of the right operand, with the axes exchanged, is one such block, with each half of its rows
 /// transposed.
@@ -224,7 +245,7 @@ struct CastPattern : TilePattern<CastOp> {
 
 void tile::populateFragmentPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                     const LaneMap &lanes) {
-  patterns.add<AnyPattern, SplatPattern, UndefinedPattern, CoordinatesPattern, LaneCoordinatesPattern,
-               MapPattern, MaskPattern, ReducePattern, CompletePattern, CastPattern>(
+  patterns.add<AnyLinePattern, AnyPattern, SplatPattern, UndefinedPattern, CoordinatesPattern,
+               LaneCoordinatesPattern, MapPattern, MaskPattern, ReducePattern, CompletePattern, CastPattern>(
       converter, patterns.getContext(), lanes);
 }

@@ -102,19 +102,22 @@ func.func @long(%q: !q64 {attn.name = "q"}, %kv: !kv64 {attn.name = "kv"}) -> !q
   return %o : !q64
 }
 
-// Each warpgroup has 64 rows of a tile of 128, with all features: 64 of the columns of the exchange tile. There is
-// one such tile, so all warps sync before it is overwritten.
+// Each warpgroup has 64 rows of a tile of 128, with all features: 64 of the columns of an exchange tile. The sum of values
+// starts in front of the barrier. Positions are checked by lanes that read different rows.
 // LONG-LABEL: func.func @long_tokens128_kv(
 // LONG: %[[SUMS:.*]] = tile.alloc {{.*}} : !tile.shared<query 128, feature 64, f32, swizzled>
-// LONG: %[[ONE:.*]] = tile.alloc {{.*}} : !tile.ring<1, <key 128, query 128, bf16, swizzled>>
-// LONG: %[[EXCHANGE:.*]] = tile.ring_stage %[[ONE]][%c0_i32]
+// LONG: %[[TWO:.*]] = tile.alloc {{.*}} : !tile.ring<2, <key 128, query 128, bf16, swizzled>>
+// LONG: %[[EXCHANGE:.*]] = tile.ring_stage %[[TWO]][
+// LONG: tile.any_line
+// LONG: tile.wait_mmas 0
 // LONG: tile.stage {{.*}} into %[[EXCHANGE]]
+// LONG: tile.start_mma {{.*}} : !tile.fragment<[key 16, query 128], bf16, lhs>
 // LONG: tile.named_barrier_sync %c1_i32 threads 256
 // LONG: %[[MINE:.*]] = tile.overlay %[[EXCHANGE]] {{.*}} -> <key 128, query 64, bf16, swizzled>
 // LONG: tile.start_mma %[[MINE]], {{.*}} -> <[query 16, feature 64], f32, acc>
 // LONG: %[[PIECE:.*]] = tile.overlay %[[SUMS]] {{.*}} -> <query 64, feature 64, f32, swizzled>
 // LONG: tile.stage {{.*}} into %[[PIECE]]
-// LONG: tile.named_barrier_sync %c2_i32 threads 256
+// LONG: tile.named_barrier_sync %{{.*}} threads 128
 // LONG: %[[PACKED:.*]] = arith.addi
 // LONG-NEXT: %[[ROW:.*]] = arith.divui %[[PACKED]]
 // LONG-NEXT: tile.tma_store %[[PIECE]] adds to %{{[^ ]*}} from %[[ROW]] head %{{[^ ]*}} : <query 64, feature 64, f32, swizzled>

@@ -279,13 +279,17 @@ void mlir::attn::expandGradient(const OneUpdate &one, Value result, FragmentExpa
   Value weights = tile.weights(scores, lse);
   if (held && early && !beginsLess && addsPairs)
     delta = tile.number(Copy::Delta);
-  if (addsValues)
-    sums.back() = tile.addMma(sums.back(), weights, outputGradients);
+  // Of long tiles, the sum of values runs while the warpgroups sync; of others the next tile's scores do
+  // (StartEarly.cpp), and it runs while gradients of scores are computed.
+  const bool late = exchange && tile.startsValuesLate();
+  auto addValues = [&] { sums.back() = tile.addMma(sums.back(), weights, outputGradients); };
+  if (addsValues && !late)
+    addValues();
   if (!addsPairs)
     return become(e.b, result, tile.finish(sums, 0));
   if (!products)
     products = multiply();
-  products = tile.finish(products, addsValues ? 1 : 0).front();
+  products = tile.finish(products, addsValues && !late ? 1 : 0).front();
   if (held && !early)
     delta = tile.number(Copy::Delta);
   assert((delta || !slopes) && "a score region's kernels read deltas");
@@ -294,8 +298,12 @@ void mlir::attn::expandGradient(const OneUpdate &one, Value result, FragmentExpa
     RowSums(e).addTile(MutableArrayRef(sums).drop_front(), weights, products, delta,
                        ValueRange(ofRegion).drop_front(2));
   Value piece;
-  if (exchange)
-    piece = tile.startRowsPiece(gradients, exchange, keys);
+  if (exchange) {
+    tile.stage(gradients, exchange);
+    if (late)
+      addValues();
+    piece = tile.startRowsPiece(exchange, keys);
+  }
   sums.front() = tile.addMma(sums.front(), gradients, held ? queries : keys);
   if (piece)
     tile.addRowsPiece(tile.finish(piece, 1).front(), rows.copy(Copy::Sums));

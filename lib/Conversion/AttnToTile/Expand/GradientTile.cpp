@@ -47,8 +47,11 @@ Value GradientTile::addMma(Value sum, Value ofPairs, Value other) {
 /// barrier is no constant, so ptxas counts all sixteen barriers as used; one block fits.
 static constexpr int64_t exchanged = 1, staged = 2;
 
-Value GradientTile::startRowsPiece(Value scoreGradients, Value exchange, Value keys) {
+void GradientTile::stage(Value scoreGradients, Value exchange) {
   StageOp::create(b, scoreGradients, exchange, tokens.getWarp());
+}
+
+Value GradientTile::startRowsPiece(Value exchange, Value keys) {
   FenceAsyncOp::create(b);
   WaitTmaStoresOp::create(b); // of the tile before: its memory may be overwritten after the sync
   NamedBarrierSyncOp::create(b, b.i32(exchanged), e.schedule.getWarps() * 32);

@@ -28,9 +28,14 @@ public:
   Value addMma(Value sum, Value ofPairs, Value other);
   /// The results of the MMAs, when at most `pending` later ones are unfinished.
   SmallVector<Value> finish(ValueRange mmas, int64_t pending);
-  /// Exchanges a tile's gradients of scores with the other warpgroup, and starts this warpgroup's MMA for the
-  /// sums of the tile's rows: some of the features.
-  Value startRowsPiece(Value scoreGradients, Value exchange, Value keys);
+  /// Whether values' gradients are started when those of scores have been written to shared memory, and not
+  /// before they are computed.
+  bool startsValuesLate() { return halvesRows(); }
+  /// Writes a tile's gradients of scores to shared memory, for the other warpgroup.
+  void stage(Value scoreGradients, Value exchange);
+  /// Waits for the other warpgroup's gradients of scores, and starts this warpgroup's MMA for the sums of the
+  /// tile's rows: some of the features.
+  Value startRowsPiece(Value exchange, Value keys);
   /// Adds the piece to sums in memory, through `place` in shared memory.
   void addRowsPiece(Value piece, Value place);
   /// A number of each row: a fragment, or loaded from the tile that it was copied to.

@@ -62,6 +62,22 @@ LogicalResult AnyOp::verify() {
   return emitOpError("expected one axis of i1, got ") << source;
 }
 
+bool AnyLineOp::mayCheck(SharedType tile) {
+  constexpr int64_t lanes = 32, bits = 32;
+  return tile.getCols() == 1 && tile.getElement().getIntOrFloatBitWidth() == bits &&
+         tile.getRows() % lanes == 0 && !tile.getSwizzled() && !tile.getBoxes();
+}
+LogicalResult AnyLineOp::verify() {
+  SharedType tile = getTile().getType();
+  if (mayCheck(tile))
+    return success();
+  return emitOpError("expected a tile of one column of 32 bits, with a multiple of 32 lines, got ") << tile;
+}
+LogicalResult AnyLineOp::verifyRegions() {
+  return verifyBody(*this, getCondition(), getTile().getType().getElement(),
+                    IntegerType::get(getContext(), 1));
+}
+
 LogicalResult LaneCoordinatesOp::verify() {
   FragmentType offsets = getOffsets().getType();
   if (offsets.getRank() == 1 && offsets.getElement().isInteger(32))

@@ -1,6 +1,7 @@
 //===- SkipFullMasks.cpp - Full tiles carry no mask -----------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn/Dialect/Tile/IR/Tile.h"
+#include "LaterReads.h"
+
 #include "attn/Dialect/Tile/Transforms/Decline.h"
 #include "attn/Dialect/Tile/Transforms/Passes.h"
 
@@ -43,6 +44,11 @@ struct SkipFullMasks : tile::impl::SkipFullMasksPassBase<SkipFullMasks> {
       builder.setInsertionPointToStart(branch.thenBlock());
       auto yield = scf::YieldOp::create(builder, mask.getLoc(), mask.getResult());
       mask->moveBefore(yield);
+      // Full tiles do not read numbers that only the mask compares.
+      for (Value input : mask.getInputs())
+        if (auto load = input.getDefiningOp<LoadColumnsOp>();
+            load && load->hasOneUse() && mayReadLater(load, branch))
+          load->moveBefore(mask);
       builder.setInsertionPointToStart(branch.elseBlock());
       scf::YieldOp::create(builder, mask.getLoc(), mask.getScores());
       ++branches;

@@ -211,3 +211,25 @@ func.func @f(%s: !tile.fragment<[query 16], f32, row>) {
   %0 = tile.complete %s : <[query 16], f32, row> -> <[query 16], f32, row>
   return
 }
+
+// -----
+
+func.func @f(%t: !tile.shared<query 48, feature 1, i32>) {
+  // expected-error @+1 {{expected a tile of one column of 32 bits, with a multiple of 32 lines, got '!tile.shared<query 48, feature 1, i32>'}}
+  %0 = tile.any_line %t (%n: i32) {
+    %no = arith.constant false
+    tile.yield %no : i1
+  } : !tile.shared<query 48, feature 1, i32>
+  return
+}
+
+// -----
+
+func.func @f(%t: !tile.shared<query 32, feature 1, i32>) {
+  // expected-error @+1 {{expected a region of ('i32'), got ('f32')}}
+  %0 = tile.any_line %t (%n: f32) {
+    %no = arith.constant false
+    tile.yield %no : i1
+  } : !tile.shared<query 32, feature 1, i32>
+  return
+}

@@ -87,7 +87,8 @@ func.func @shared(%q: !tile.buffer<bf16>, %table: !tile.buffer<i32>, %begin: i32
 }
 
 // CHECK-LABEL: @fragments
-func.func @fragments(%q: !queries, %k: !keys, %acc: !scores, %i: i32, %x: f32, %partial: i1) {
+func.func @fragments(%q: !queries, %k: !keys, %numbers: !tile.shared<query 64, feature 1, i32>, %acc: !scores, %i: i32, %x: f32,
+                     %partial: i1) {
   // CHECK: tile.splat %{{.*}} : f32 -> <[query 16], f32, row>
   %0 = tile.splat %x : f32 -> !rows
   // CHECK: tile.undefined : <[query 16], f32, row>
@@ -111,6 +112,12 @@ func.func @fragments(%q: !queries, %k: !keys, %acc: !scores, %i: i32, %x: f32, %
   } : !rows -> !rows, !tile.fragment<[query 16], i1, row>
   // CHECK: tile.any %{{.*}} : <[query 16], i1, row>
   %any = tile.any %two#1 : !tile.fragment<[query 16], i1, row>
+  // CHECK: tile.any_line %{{.*}} (%[[N:.*]]: i32) {
+  // CHECK: } : <query 64, feature 1, i32>
+  %line = tile.any_line %numbers (%n: i32) {
+    %less = arith.cmpi slt, %n, %i : i32
+    tile.yield %less : i1
+  } : !tile.shared<query 64, feature 1, i32>
   // CHECK: tile.map %{{.*}}, %{{.*}}
   %4 = tile.map %3, %0 (%s: f32, %r: f32) {
     %d = arith.subf %s, %r : f32

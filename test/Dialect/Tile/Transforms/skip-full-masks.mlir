@@ -2,6 +2,7 @@
 
 !scores = !tile.fragment<[query 16, key 32], f32, acc>
 !keys = !tile.fragment<[key 32], i32, col>
+!numbers = !tile.shared<key 32, feature 1, i32>
 
 gpu.module @kernels {
   // A full tile branches around the mask code.
@@ -41,6 +42,40 @@ gpu.module @kernels {
     // CHECK-NOT: scf.if
     // CHECK: %[[M:.*]] = tile.mask
     // CHECK: return %[[M]]
+    %0 = tile.mask %s if %partial where %k (%key: i32) {
+      %seen = arith.cmpi slt, %key, %end : i32
+      tile.yield %seen : i1
+    } : !scores, !keys -> !scores
+    return %0 : !scores
+  }
+
+  // Full tiles do not read the columns that the mask compares.
+  // CHECK-LABEL: func.func @columns
+  // CHECK-NOT: tile.load_columns
+  // CHECK: scf.if
+  // CHECK-NEXT: %[[C:.*]] = tile.load_columns
+  // CHECK-NEXT: tile.mask %{{.*}} if %{{.*}} where %[[C]]
+  // CHECK: } else {
+  // CHECK-NOT: tile.load_columns
+  // CHECK: return
+  func.func @columns(%s: !scores, %t: !numbers, %end: i32, %partial: i1) -> !scores {
+    %k = tile.load_columns %t : !numbers -> !keys
+    %0 = tile.mask %s if %partial where %k (%key: i32) {
+      %seen = arith.cmpi slt, %key, %end : i32
+      tile.yield %seen : i1
+    } : !scores, !keys -> !scores
+    return %0 : !scores
+  }
+
+  // A tile that is released before the mask must be read before.
+  // CHECK-LABEL: func.func @released
+  // CHECK: tile.load_columns
+  // CHECK: tile.arrive
+  // CHECK: scf.if
+  func.func @released(%s: !scores, %t: !numbers, %free: !tile.barriers<1>, %end: i32, %partial: i1) -> !scores {
+    %zero = arith.constant 0 : i32
+    %k = tile.load_columns %t : !numbers -> !keys
+    tile.arrive %free[%zero] : <1>
     %0 = tile.mask %s if %partial where %k (%key: i32) {
       %seen = arith.cmpi slt, %key, %end : i32
       tile.yield %seen : i1

@@ -79,7 +79,7 @@ def Tile_MaskOp : Tile_Op<"mask", [RecursiveMemoryEffects, SingleBlock]> {
 
 def Tile_YieldOp
     : Tile_Op<"yield", [Pure, Terminator,
-                        ParentOneOf<["AheadOp", "GatherOp", "LoadFeaturesOp", "LoadLinesOp", "LoadSumsOp", "LoadVectorOp",
+                        ParentOneOf<["AheadOp", "AnyLineOp", "GatherOp", "LoadFeaturesOp", "LoadLinesOp", "LoadSumsOp", "LoadVectorOp",
                                      "LookupBoxesOp", "LookupOp", "MapOp", "MaskOp", "ScatterOp", "StoreScoresOp",
                                      "StoreOp"]>]> {
   let summary = "ends the region of a tile operation with its value, or a map's with its values";
@@ -116,6 +116,24 @@ def Tile_AnyOp : Tile_Op<"any", [Pure]> {
   let results = (outs Res<I1, "equal in all lanes">:$result);
   let assemblyFormat = "$source attr-dict `:` type($source)";
   let hasVerifier = 1;
+}
+
+def Tile_AnyLineOp : Tile_Op<"any_line", [MemoryEffects<[MemRead]>, SingleBlock]> {
+  let summary = "whether a condition holds for the number of any line of a shared tile; uniform over the warp";
+  let description = [{
+    Each lane reads other lines, so a warp reads each number once. The region takes the number of a line, and may
+    use uniform values from outside.
+  }];
+  let arguments = (ins Arg<Tile_SharedType, "a tile of one column of 32 bits, 32 lines or a multiple">:$tile);
+  let results = (outs Res<I1, "equal in all lanes">:$result);
+  let regions = (region SizedRegion<1>:$condition);
+  let assemblyFormat = "$tile custom<Body>($condition) attr-dict `:` type($tile)";
+  let extraClassDeclaration = [{
+    /// Whether the lanes of a warp can share the lines of a tile evenly.
+    static bool mayCheck(SharedType tile);
+  }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
 }
 
 #endif

@@ -28,12 +28,25 @@ def SkipFullMasksPass : Pass<"tile-skip-full-masks", "gpu::GPUModuleOp"> {
   let summary = "Branch around masks of fully visible tiles";
   let description = [{
     A mask whose `partial` flag is false changes nothing; it moves into a branch on the flag, which is uniform
-    over the warp. A mask whose flag is known is removed or stays unconditionally. Exact.
+    over the warp, with reads of columns that only it uses. A mask whose flag is known is removed or stays
+    unconditionally. Exact.
   }];
   let dependentDialects = ["scf::SCFDialect"];
   let statistics = [
     Statistic<"branches", "branches", "masks that moved into a branch">,
     Statistic<"dropped", "dropped", "masks that change nothing and were removed">
+  ];
+}
+
+def SpreadChecksPass : Pass<"tile-spread-checks", "gpu::GPUModuleOp"> {
+  let summary = "Let lanes check different lines of a tile";
+  let description = [{
+    `tile.any` of a check of a tile's column becomes `tile.any_line`: each lane reads and checks other lines, where
+    a fragment has each number in eight lanes. Exact.
+  }];
+  let dependentDialects = ["tile::TileDialect"];
+  let statistics = [
+    Statistic<"spreads", "spread", "checks whose lines are spread over lanes">
   ];
 }
 

@@ -137,5 +137,6 @@ Value GradientTile::masked(Value scores, Value position) {
   return mlir::attn::MaskOp::create(b, scores.getType(), scores, position, first, tokens.getEnd(),
                                     tokens.getPos0(), visibility,
                                     e.endsOf(visibility, firstEndAttr.get(update).getInt()),
-                                    /*partial=*/Value(), /*begin=*/Value());
+                                    /*partial=*/Value(), /*begin=*/Value(), /*front=*/false,
+                                    /*behind=*/false);
 }

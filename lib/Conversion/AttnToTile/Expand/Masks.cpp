@@ -36,8 +36,24 @@ Value FragmentExpansion::maskFor(UpdateOp update, unsigned headClass, Value scor
   else if (seen && seen.getKind() != VisibilityKind::All)
     shown = VisibilityAttr::get(VisibilityKind::And, {shown, seen});
   TokensOp tokens = tokensOf(update.getKv());
-  return mlir::attn::MaskOp::create(b, scores.getType(), scores, position, firstKey, tokens.getEnd(),
-                                    tokens.getPos0(), shown, ends, partialTile, tokens.getBegin());
+  auto mask = [&](Value of, Value condition, bool front, bool behind) -> Value {
+    return mlir::attn::MaskOp::create(b, of.getType(), of, position, firstKey, tokens.getEnd(),
+                                      tokens.getPos0(), shown, ends, condition, tokens.getBegin(), front,
+                                      behind);
+  };
+  if (!tokens.getBegin() || isConnective(shown.getKind()))
+    return mask(scores, partialTile, false, false);
+  // A segment's first tiles may begin before the tokens that rows see, and its last ones end behind these.
+  // Few tiles have both sides to hide, and each side is a compare for every score.
+  Value lastKey = b.add(firstKey, b.i32(form.getKeys()));
+  Value inFront = b.less(firstKey, tokens.getBegin());
+  if (::attn::rt::beginsWithRow(shown.getKind())) {
+    Value none = b.compare(arith::CmpIPredicate::sge, tokens.getFullBegin(), tokens.getFullEnd());
+    inFront = b.createOrFold<arith::OrIOp>(b.less(firstKey, tokens.getFullBegin()), none);
+  }
+  auto also = [&](Value side) { return b.createOrFold<arith::AndIOp>(partialTile, side); };
+  scores = mask(scores, also(inFront), true, false);
+  return mask(scores, also(b.less(tokens.getFullEnd(), lastKey)), false, true);
 }
 
 Value FragmentExpansion::maskForList(UpdateOp update, Value scores, Value firstKey) {
@@ -77,7 +93,7 @@ Value FragmentExpansion::maskScores(const OneUpdate &update, Value scores, Value
   // nothing.
   scf::IfOp branch;
   OpBuilder::InsertionGuard guard(b);
-  if (masks > 1) {
+  if (masks > 1 || tokens.getBegin()) {
     branch = scf::IfOp::create(b, scores.getType(), partialTile, /*withElseRegion=*/true);
     b.setInsertionPointToStart(branch.elseBlock());
     scf::YieldOp::create(b, scores);

@@ -56,6 +56,8 @@ SmallVector<ValueRange> sizesOf(ArrayRef<VisibilityAttr> terms, ValueRange all) 
 }
 
 Value contains(KernelBuilder &b, const Shown &shown, Value column) {
+  if (!shown.end)
+    return b.compare(arith::CmpIPredicate::sge, column, *shown.begin);
   Value before = b.less(column, *shown.end);
   return shown.begin ? b.createOrFold<arith::AndIOp>(
                            b.compare(arith::CmpIPredicate::sge, column, *shown.begin), before)
@@ -103,6 +105,10 @@ struct LowerMask : mlir::attn::impl::LowerMaskPassBase<LowerMask> {
       if (form.end)
         bounds.end =
             form.end->moves ? perRow([&](Shown row) { return endOf(*row.end); }) : endOf(*ofRow(origin).end);
+      if (op.getFront())
+        bounds.end.reset();
+      if (op.getBehind())
+        bounds.begin.reset();
       shown.push_back(bounds);
     }
     SmallVector<Value> inputs{lane.getOffsets()};

@@ -103,6 +103,14 @@ LogicalResult MaskOp::verify() {
   if (ends.size() != getEnds().size())
     return emitOpError("expected ") << ends.size() << " ends, as many as the visibility has sized terms, got "
                                     << getEnds().size();
+  if (!getFront() && !getBehind())
+    return success();
+  if (getFront() && getBehind())
+    return emitOpError("expected front or behind, or neither for both sides");
+  if (isConnective(getVisibility().getKind()))
+    return emitOpError("expected one interval, as it hides one side, got ") << getVisibility();
+  if (!getPartial() || !getBegin())
+    return emitOpError("expected a condition and a begin, as it hides one side");
   return success();
 }
 

@@ -234,6 +234,36 @@ func.func @mask_ends(%s: !s, %at: !at, %i: i32) {
 
 // -----
 
+!s = !tile.fragment<[query 16, key 32], f32>
+!at = !tile.fragment<[query 16], i32>
+func.func @mask_sides(%s: !s, %at: !at, %i: i32, %if: i1) {
+  // expected-error @below {{expected front or behind, or neither for both sides}}
+  %0 = attn.mask %s at %at tokens %i to %i pos0 %i see causal if %if begin %i front behind : !at, !s
+  return
+}
+
+// -----
+
+!s = !tile.fragment<[query 16, key 32], f32>
+!at = !tile.fragment<[query 16], i32>
+func.func @mask_side_of_terms(%s: !s, %at: !at, %i: i32, %if: i1) {
+  // expected-error @below {{expected one interval, as it hides one side, got}}
+  %0 = attn.mask %s at %at tokens %i to %i pos0 %i see sink(4) | window(8) ends %i, %i if %if begin %i front : !at, !s
+  return
+}
+
+// -----
+
+!s = !tile.fragment<[query 16, key 32], f32>
+!at = !tile.fragment<[query 16], i32>
+func.func @mask_side_without_begin(%s: !s, %at: !at, %i: i32, %if: i1) {
+  // expected-error @below {{expected a condition and a begin, as it hides one side}}
+  %0 = attn.mask %s at %at tokens %i to %i pos0 %i see causal if %if behind : !at, !s
+  return
+}
+
+// -----
+
 !s = !tile.fragment<[query 16, feature 32], f32>
 !row = !tile.fragment<[query 16], f32>
 func.func @softmax_step_scores(%s: !s, %row: !row, %log2: f32) {

@@ -84,6 +84,10 @@ func.func @mask(%s: !s, %at: !at, %first: i32, %end: i32, %pos0: i32, %sink: i32
   %0 = attn.mask %s at %at tokens %first to %end pos0 %pos0 see causal : !at, !s
   // CHECK: attn.mask %arg0 at %arg1 tokens %arg2 to %arg3 pos0 %arg4 see sink(4) | window(8) ends %arg5, %arg6 if %arg7 :
   %1 = attn.mask %s at %at tokens %first to %end pos0 %pos0 see sink(4) | window(8) ends %sink, %window if %partial : !at, !s
+  // CHECK: attn.mask {{.*}} see causal if %arg7 begin %arg2 front : <[query 16], i32>,
+  %front = attn.mask %s at %at tokens %first to %end pos0 %pos0 see causal if %partial begin %first front : !at, !s
+  // CHECK: attn.mask {{.*}} see causal if %arg7 begin %arg2 behind : <[query 16], i32>,
+  %behind = attn.mask %front at %at tokens %first to %end pos0 %pos0 see causal if %partial begin %first behind : !at, !s
   // CHECK: attn.list_mask %arg0 tokens %arg2 rows %arg3 to %arg4 in %arg8 from %arg5 group 4 pitch 128 : <i32>, <[query 16, key 32], f32>
   %2 = attn.list_mask %s tokens %first rows %end to %pos0 in %words from %sink group 4 pitch 128 : !tile.buffer<i32>, !s
   return

@@ -229,7 +229,8 @@ def Attn_MaskOp : Attn_StepOp<"mask", [Pure, AttrSizedOperandSegments, AllTypesM
     The tile's first token is `first`, `end` ends the tokens that exist, and the position of token 0 is
     `pos0`. `ends` are the sizes of the visibility's terms, in the order of its text. `partial` = false
     promises that every row sees all of the tile; without `partial` the lowering derives it from the rows.
-    Tokens before `begin` are hidden from all rows.
+    Tokens before `begin` are hidden from all rows. `front` hides only the tokens in front of those that a row
+    sees, `behind` only those behind them: one compare for each pair, where a tile has only one of the two.
 
     ```mlir
     %m = attn.mask %s at %positions tokens %first to %end pos0 %p see window(64) ends %w if %partial : <[query 16], i32>, <[query 16, key 64], f32>
@@ -240,11 +241,13 @@ def Attn_MaskOp : Attn_StepOp<"mask", [Pure, AttrSizedOperandSegments, AllTypesM
                        Arg<I32, "position of token 0">:$pos0, Attn_VisibilityAttr:$visibility,
                        Arg<Variadic<I32>, "sizes of the visibility's terms">:$ends,
                        Arg<Optional<I1>, "whether some row may not see some token">:$partial,
-                       Arg<Optional<I32>, "begin of the tokens that a row may see">:$begin);
+                       Arg<Optional<I32>, "begin of the tokens that a row may see">:$begin,
+                       UnitAttr:$front, UnitAttr:$behind);
   let results = (outs Attn_Pairs<"the scores">:$result);
   let assemblyFormat = [{
     $scores `at` $positions `tokens` $first `to` $end `pos0` $pos0 `see` custom<Visibility>($visibility) (`ends` $ends^)?
-    (`if` $partial^)? (`begin` $begin^)? attr-dict `:` type($positions) `,` type($result)
+    (`if` $partial^)? (`begin` $begin^)? (`front` $front^)? (`behind` $behind^)?
+    attr-dict `:` type($positions) `,` type($result)
   }];
   let hasVerifier = 1;
 }

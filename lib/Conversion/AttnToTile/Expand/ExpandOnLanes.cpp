@@ -146,10 +146,7 @@ LogicalResult mlir::attn::expandOnLanes(FinishOp finish, LaneExpansion &e) {
   SmallVector<Value> state(piecesOf(finish.getState()));
   Value max = state[0], sum = state[1];
   if (numericsAttr.isOn(b.kernel)) {
-    SmallVector<Value> output;
-    for (Value column : ArrayRef(state).drop_front(2))
-      output.push_back(finalOutput(b, column));
-    become(b, finish.getOutput(), output);
+    become(b, finish.getOutput(), ArrayRef(state).drop_front(2));
     if (finish.getLse())
       become(b, finish.getLse(), max);
     return success();

@@ -97,11 +97,11 @@ FragmentExpansion::Results FragmentExpansion::foldSinks(FoldOp fold) {
   Value output = pieces[0], lse = pieces[1];
   auto outType = cast<FragmentType>(output.getType()), lseType = cast<FragmentType>(lse.getType());
   if (!fold.getSinks())
-    return {b.map(outType, ValueRange{output}, [&](ValueRange v) { return finalOutput(b, v[0]); }), lse};
+    return {output, lse};
   Value sinks = sinkLogitsOf(fold.getSinks(), fold.getRows(), lseType);
   ResultRange ofRows = b.mapAll({lseType, lseType, lseType}, ValueRange{lse, sinks},
                                 [&](ValueRange v) { return foldLse(b, v[0], v[1]); });
   output = b.map(outType, ValueRange{output, ofRows[0], ofRows[1]},
-                 [&](ValueRange v) { return finalOutput(b, foldOutput(b, v[0], v[1], b.f32(0), v[2])); });
+                 [&](ValueRange v) { return foldOutput(b, v[0], v[1], b.f32(0), v[2]); });
   return {output, ofRows[2]};
 }

@@ -1,6 +1,7 @@
 //===- States.cpp - States of sixteen rows ---------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "AttnToTile/Kernel/Log2.h"
+#include "AttnToTile/Kernel/RowFold.h"
 #include "Expansion.h"
 
 using namespace mlir;
@@ -117,7 +118,9 @@ FragmentExpansion::Results FragmentExpansion::finishState(FinishOp finish) {
   if (hasSinks)
     ofRows.push_back(sinkLogitsOf(finish.getSinks(), finish.getRows(), rowType, log2e));
   ResultRange rowResults = b.mapAll({rowType, rowType}, ofRows, ofRow);
-  Value output = b.map(outType, ValueRange{state.acc, rowResults[0]},
-                       [&](ValueRange v) -> Value { return arith::MulFOp::create(b, v[0], v[1]); });
+  bool byRow = numericsAttr.isOn(b.kernel);
+  Value output = b.map(outType, ValueRange{state.acc, rowResults[0]}, [&](ValueRange v) -> Value {
+    return byRow ? partOutput(b, v[0], v[1]) : arith::MulFOp::create(b, v[0], v[1]).getResult();
+  });
   return {output, rowResults[1]};
 }

@@ -9,8 +9,9 @@
 //   output = output' * (w' / (w + w')) + output * (w / (w + w'))     one rounding of the sum
 //   lse    = most + log2(w + w') ln 2
 //
-// A part without tokens has an LSE of -inf and changes no bit. No operation here is a
-// product whose sum an assembler could contract.
+// A part without tokens has an LSE of -inf, an output of +0 and changes no bit: its factor
+// is -0, and x + -0 = x, whichever zero x may be. No operation here is a product whose sum
+// an assembler could contract.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_CONVERSION_ATTNTOTILE_KERNEL_ROWFOLD_H
@@ -38,7 +39,8 @@ inline SmallVector<Value> foldLse(KernelBuilder &b, Value before, Value part) {
   Value sum = arith::AddFOp::create(b, ofBefore, ofPart), inverse = tile::ReciprocalOp::create(b, sum);
   auto factor = [&](Value weight, Value none, Value noneOther) -> Value {
     Value share = arith::MulFOp::create(b, weight, inverse);
-    return b.select(none, b.f32(0), b.select(noneOther, b.f32(1), share));
+    Value nothing = b.select(noneOther, b.f32(0), b.f32(-0.0f));
+    return b.select(none, nothing, b.select(noneOther, b.f32(1), share));
   };
   Value log = math::FmaOp::create(b, math::Log2Op::create(b, sum), b.f32(ln2), center);
   return {factor(ofBefore, noneBefore, nonePart), factor(ofPart, nonePart, noneBefore),
@@ -50,9 +52,10 @@ inline Value foldOutput(KernelBuilder &b, Value before, Value ofBefore, Value pa
   return math::FmaOp::create(b, part, ofPart, arith::MulFOp::create(b, before, ofBefore));
 }
 
-/// A feature of a row's result. A product of zeros may have left either zero.
-inline Value finalOutput(KernelBuilder &b, Value output) {
-  return arith::AddFOp::create(b, output, b.f32(0));
+/// A feature of a part's output. Tiles that a row does not see leave a sum of zero with either sign: it
+/// becomes +0.
+inline Value partOutput(KernelBuilder &b, Value sum, Value factor) {
+  return math::FmaOp::create(b, sum, factor, b.f32(0));
 }
 
 } // namespace mlir::attn

@@ -30,8 +30,10 @@ func.func @ops(%q: !query, %kv: !kv, %i: i32, %row: i64, %sink: i1, %k: !tile.sh
   %o2 = attn.finish %w of %r : !state of !query -> !query
   // CHECK: attn.tokens {{.*}} first_ordinal %arg2 begin %arg2 :
   %begun = attn.tokens %kv [%i] from %i to %i full %i to %i pos0 %i first_ordinal %i begin %i : !kv
-  // CHECK: attn.fold %{{.*}} of %{{.*}} part %arg2 if %arg4 : tensor<?x8x64xbf16> of tensor<?x8x64xbf16>
-  %f = attn.fold %o of %r part %i if %sink : !query of !query
+  // CHECK: %[[NONE:.*]] = attn.no_parts : tensor<?x8x64xbf16>
+  %none = attn.no_parts : !query
+  // CHECK: attn.fold %{{.*}} of %{{.*}} part %arg2 after %[[NONE]] if %arg4 : tensor<?x8x64xbf16> of tensor<?x8x64xbf16> after tensor<?x8x64xbf16>
+  %f = attn.fold %o of %r part %i after %none if %sink : !query of !query after !query
   // CHECK: attn.keep %{{.*}} of %{{.*}} part %arg2 : tensor<?x8x64xbf16> of tensor<?x8x64xbf16>
   attn.keep %f of %r part %i : !query of !query
   // CHECK: %result{{.*}}, %lse{{.*}} = attn.fold %{{.*}} of %{{.*}} : tensor<?x8x64xbf16> of tensor<?x8x64xbf16> lse tensor<?x8xf32>

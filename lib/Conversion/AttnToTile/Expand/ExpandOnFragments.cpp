@@ -1,5 +1,6 @@
 //===- ExpandOnFragments.cpp - Online operations on sixteen rows ----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "AttnToTile/Kernel/Log2.h"
 #include "Expansion.h"
 #include "OnlineModels.h"
 
@@ -140,6 +141,16 @@ struct FinishModel : OnlineOpInterface::ExternalModel<FinishModel, FinishOp> {
   }
 };
 
+struct NoPartsModel : OnlineOpInterface::ExternalModel<NoPartsModel, NoPartsOp> {
+  LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
+    KernelBuilder &b = e.b;
+    Value zeros = b.splat(b.f32(0), e.accType());
+    Value none = b.splat(b.f32(-infinity), e.rowsOf(b.getF32Type()));
+    become(b, cast<NoPartsOp>(op).getOutput(), {zeros, none});
+    return success();
+  }
+};
+
 struct FoldModel : OnlineOpInterface::ExternalModel<FoldModel, FoldOp> {
   LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
     auto fold = cast<FoldOp>(op);
@@ -188,6 +199,7 @@ void mlir::attn::registerOnlineModels(DialectRegistry &registry) {
     MergeOp::attachInterface<MergeModel>(*context);
     WarpsOp::attachInterface<WarpsModel>(*context);
     FinishOp::attachInterface<FinishModel>(*context);
+    NoPartsOp::attachInterface<NoPartsModel>(*context);
     FoldOp::attachInterface<FoldModel>(*context);
     KeepOp::attachInterface<KeepModel>(*context);
     mlir::attn::WriteOp::attachInterface<WriteModel>(*context);

@@ -162,7 +162,6 @@ struct FragmentExpansion {
   Results foldParts(FoldOp fold);
   Results foldSinks(FoldOp fold);
   void keepParts(KeepOp keep);
-  void syncSlices();
   /// Writes the output and LSE of the first region alone.
   void writeFirst(mlir::attn::WriteOp write);
   /// An output times the sigmoid of a gate.

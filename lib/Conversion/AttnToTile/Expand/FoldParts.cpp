@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A task of several parts keeps the total of its rows in memory, where another
 // kernel would find the parts: an accumulator has no registers for both. A lane
-// reads what it wrote, so nothing waits, but for the LSEs of warps that share
-// rows. A warp that has all columns keeps its outputs as lanes hold them.
+// reads what it wrote, so nothing waits. A warp that has all columns keeps its
+// outputs as lanes hold them. LSEs are one or two numbers, and stay in registers.
 //
 //===----------------------------------------------------------------------===//
 #include "AttnToTile/Kernel/RowFold.h"
@@ -42,20 +42,6 @@ void FragmentExpansion::keepParts(KeepOp keep) {
   else
     storeLines(pieces[0], planArray(b, PlanArray::PartialO), lines, columns.first, columns.count,
                form.getValueDim(), slotOf);
-  syncSlices(); // all have read the LSEs before
-  storeLines(pieces[1], planArray(b, PlanArray::PartialLse),
-             schedule.getSlices() > 1 ? columns.lseLines : lines, Value(), IntegerAttr(), 1, slotOf);
-  syncSlices();
-}
-
-/// Lets warps that share rows wait for each other: one of them writes LSEs that all read.
-void FragmentExpansion::syncSlices() {
-  if (schedule.getSlices() == 1)
-    return;
-  if (form.getMmas() == Mmas::Mma)
-    SyncOp::create(b, Scope::Block);
-  else // a barrier after those of ping-pong
-    NamedBarrierSyncOp::create(b, b.i32(1 + schedule.getConsumers()), 32 * schedule.getWarps());
 }
 
 /// The element at which the outputs of a row with this index begin.
@@ -73,17 +59,16 @@ FragmentExpansion::Results FragmentExpansion::foldParts(FoldOp fold) {
   b.setInsertionPointToStart(branch.thenBlock());
   Columns columns = columnsOf(pieces[0], lines);
   Value total = b.add(fold.getPart(), rows.first());
-  auto load = [&](FragmentType type, PlanArray array, Value column, IntegerAttr count, int64_t stride) {
-    auto op = LoadLinesOp::create(b, type, planArray(b, array), lines, column, count, stride);
-    b.fill(op.getSlot(), {b.getI32Type()}, [&](ValueRange line) { return b.add(total, line[0]); });
-    return op.getResult();
-  };
-  Value lse = load(lseType, PlanArray::PartialLse, Value(), IntegerAttr(), 1);
-  Value before =
-      columns.areAll()
-          ? LoadLanesOp::create(b, outType, planArray(b, PlanArray::PartialO), firstElementOf(total))
-                .getResult()
-          : load(outType, PlanArray::PartialO, columns.first, columns.count, form.getValueDim());
+  Value stored = planArray(b, PlanArray::PartialO), before;
+  if (columns.areAll()) {
+    before = LoadLanesOp::create(b, outType, stored, firstElementOf(total));
+  } else {
+    auto load =
+        LoadLinesOp::create(b, outType, stored, lines, columns.first, columns.count, form.getValueDim());
+    b.fill(load.getSlot(), {b.getI32Type()}, [&](ValueRange line) { return b.add(total, line[0]); });
+    before = load;
+  }
+  Value lse = piecesOf(fold.getBefore())[1];
   ResultRange ofRows = b.mapAll({lseType, lseType, lseType}, ValueRange{lse, pieces[1]},
                                 [&](ValueRange v) { return foldLse(b, v[0], v[1]); });
   Value output = b.map(outType, ValueRange{before, ofRows[0], pieces[0], ofRows[1]},

@@ -245,30 +245,19 @@ void Walk::walkSegment(const Segment &segment, Value queryRows) {
         walkTiles(operand, line, segment, queryRows);
 }
 
-/// The task is read again where parts are folded and where its results are written, if several warpgroups
-/// leave few registers. Most tasks of short sequences have one part, and read nothing in between.
+/// The task is read again where its results are written, if several warpgroups leave few registers.
 void Walk::walkParts() {
   auto tasks = cast<scf::ForOp>(b.getInsertionBlock()->getParentOp());
   Value queryRows = makeRows(), firstSegment = segmentBegin, endOfSegments = segmentEnd;
-  auto begin = [&] {
-    for (Line &line : lines.all)
-      line.state = beginLine(line, queryRows);
-  };
-  auto rowsAgain = [&]() -> RowsOp {
-    if (schedule.getConsumers() == 1)
-      return queryRows.getDefiningOp<RowsOp>();
-    setTask(readRecord<Task>(b, tasks.getInductionVar()));
-    return makeRows();
-  };
-  begin();
-  Value nothing = finishStates(queryRows).getOutput();
+  Value nothing = NoPartsOp::create(b, chain.finish.getOutput().getType());
   if (inGroups() && endsApart())
     pastFull = tokensPastFull();
   auto segments = scf::ForOp::create(b, segmentBegin, segmentEnd, b.i32(1), nothing);
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(segments.getBody());
-    begin();
+    for (Line &line : lines.all)
+      line.state = beginLine(line, queryRows);
     auto segment = readRecord<Segment>(b, segments.getInductionVar(), fieldsOf(start.segment));
     walkSegment(segment, queryRows);
     Value part = finishStates(queryRows).getOutput();
@@ -278,22 +267,25 @@ void Walk::walkParts() {
     b.setInsertionPointToStart(folded.elseBlock());
     scf::YieldOp::create(b, part);
     b.setInsertionPointToStart(folded.thenBlock());
-    RowsOp rows = rowsAgain();
     Value isLater = b.less(firstSegment, segments.getInductionVar());
-    Value output =
-        FoldOp::create(b, part.getType(), Type(), part, rows, partial, isLater, Value()).getResult();
+    Value output = FoldOp::create(b, part.getType(), Type(), part, queryRows, partial,
+                                  segments.getRegionIterArg(0), isLater, Value())
+                       .getResult();
     b.doIf(b.less(b.add(segments.getInductionVar(), b.i32(1)), endOfSegments),
-           [&] { KeepOp::create(b, output, rows, partial); });
+           [&] { KeepOp::create(b, output, queryRows, partial); });
     scf::YieldOp::create(b, output);
   }
-  RowsOp rows = rowsAgain();
-  writeFolded(segments.getResult(0), rows);
+  if (schedule.getConsumers() > 1) {
+    setTask(readRecord<Task>(b, tasks.getInductionVar()));
+    queryRows = makeRows();
+  }
+  writeFolded(segments.getResult(0), queryRows);
 }
 
 void Walk::writeFolded(Value output, Value queryRows) {
   Value sinks = chain.sinks(), lse = chain.finish.getLse();
   auto fold = FoldOp::create(b, output.getType(), lse ? lse.getType() : Type(), output, queryRows, Value(),
-                             Value(), sinks ? mapping.lookup(sinks) : Value());
+                             Value(), Value(), sinks ? mapping.lookup(sinks) : Value());
   Value part = b.select(hasFlag(::attn::rt::taskFolds), b.i32(-1), partial);
   write(fold.getResult(), fold.getLse(), queryRows, part);
 }

@@ -297,17 +297,30 @@ def Attn_WarpsOp : Attn_Op<"warps", [AllTypesMatch<["part", "state"]>]> {
   let assemblyFormat = "$part attr-dict `:` qualified(type($state))";
 }
 
+def Attn_NoPartsOp : Attn_Op<"no_parts", [Pure]> {
+  let summary = "the results of rows before any part: outputs of zero";
+  let description = [{
+    A kernel whose tasks fold their parts begins with it.
+
+    ```mlir
+    %o = attn.no_parts : !q
+    ```
+  }];
+  let results = (outs Attn_Described<AnyRankedTensor, "the output">:$output);
+  let assemblyFormat = "attr-dict `:` type($output)";
+}
+
 def Attn_FoldOp : Attn_Op<"fold", [AttrSizedOperandSegments, AllTypesMatch<["output", "result"]>]> {
   let summary = "adds a part's results to those of the parts before it, or of the sinks to those of all parts";
   let description = [{
     Two finished states are folded by their outputs and LSEs, in f32 and in this order: the results of the
-    parts before, which `attn.keep` has stored from number `part` on, then `output`. If `stored` is false,
-    there is no part before. After all parts a fold without `part` makes the rows' results. With `sinks`, a
-    sink is then a part with an output of zero. The kernel that merges parts does the same operations
-    (`RowFold.h`).
+    parts `before`, then `output`. `attn.keep` has stored the outputs before from number `part` on; `before`
+    has their LSEs. If `stored` is false, there is no part before. After all parts a fold without `part` makes
+    the rows' results. With `sinks`, a sink is then a part with an output of zero. The kernel that merges
+    parts does the same operations (`RowFold.h`).
 
     ```mlir
-    %r = attn.fold %o of %rows part %part if %stored : !q of !q
+    %r = attn.fold %o of %rows part %part after %before if %stored : !q of !q after !q
 
     %r, %lse = attn.fold %o of %rows sinks %sinks : !q of !q sinks tensor<32xf32> lse !lse
     ```
@@ -316,18 +329,19 @@ def Attn_FoldOp : Attn_Op<"fold", [AttrSizedOperandSegments, AllTypesMatch<["out
     Attn_Described<AnyRankedTensor, "the output of a part, or of all parts">:$output,
     Attn_Described<AnyRankedTensor, "the rows">:$rows,
     Arg<Optional<I32>, "number of the rows' first stored state">:$part,
+    Optional<Attn_Described<AnyRankedTensor, "the results of the parts before">>:$before,
     Arg<Optional<I1>, "whether there is one">:$stored,
     Optional<Attn_Described<AnyRankedTensor, "the logit of each head's sink">>:$sinks);
   let results = (outs Attn_Described<AnyRankedTensor, "the output of these parts and those before">:$result,
                       Optional<Attn_Described<AnyRankedTensor, "their LSE">>:$lse);
   let assemblyFormat = [{
-    $output `of` $rows (`part` $part^ `if` $stored)? (`sinks` $sinks^)? attr-dict
-    `:` type($output) `of` type($rows) (`sinks` type($sinks)^)? (`lse` type($lse)^)?
+    $output `of` $rows (`part` $part^ `after` $before `if` $stored)? (`sinks` $sinks^)? attr-dict
+    `:` type($output) `of` type($rows) (`after` type($before)^)? (`sinks` type($sinks)^)? (`lse` type($lse)^)?
   }];
 }
 
 def Attn_KeepOp : Attn_Op<"keep"> {
-  let summary = "stores the results of the parts so far, for the fold of the next part";
+  let summary = "stores the output of the parts so far, for the fold of the next part";
   let description = [{
     ```mlir
     attn.keep %o of %rows part %part : !q of !q

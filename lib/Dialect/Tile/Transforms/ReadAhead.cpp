@@ -10,7 +10,8 @@
 // without waiting for a record, unless there was no time to read it.
 //
 // The next record is requested at the end of an iteration or, if the body reads its own record again, before
-// that read: there the kernel has registers again.
+// that read: there the kernel has registers again. An inner loop requests it after its last MMA: what
+// follows, as the fold of a part, hides the wait.
 //
 // Loops without an MMA are unchanged. Warps that only copy have few registers, and time to wait.
 //
@@ -37,6 +38,15 @@ using namespace mlir;
 using namespace mlir::tile;
 
 namespace {
+
+/// Whether an operation is an MMA, or has one in it.
+bool multiplies(Operation *op) {
+  return op
+      ->walk([](Operation *inner) {
+        return isa<MmaOp, StartMmaOp>(inner) ? WalkResult::interrupt() : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
 
 /// Returns the records of an iteration that its body reads, in order: at least the first, if it reads any.
 SmallVector<RecordOp> recordsOf(scf::ForOp loop) {
@@ -107,6 +117,15 @@ SmallVector<Value> Reader::readIf(ImplicitLocOpBuilder &b, Value exists, RecordO
           .getFields());
 }
 
+/// Returns the operation after the last one in a loop that multiplies.
+Operation *behindLastMma(scf::ForOp loop) {
+  Operation *behind = loop.getBody()->getTerminator();
+  for (Operation *op = behind->getPrevNode(); op; op = op->getPrevNode())
+    if (multiplies(op))
+      return op->getNextNode();
+  return behind;
+}
+
 size_t Reader::run() {
   SmallVector<RecordOp> records = recordsOf(loop);
   RecordOp record = records.front();
@@ -138,7 +157,7 @@ size_t Reader::run() {
   for (Inner &inner : inners) {
     size_t count = inner.record.getNumResults();
     auto innerYields = [&](OpBuilder &, Location, ArrayRef<BlockArgument> arguments) {
-      b.setInsertionPoint(inner.loop.getBody()->getTerminator());
+      b.setInsertionPoint(behindLastMma(inner.loop));
       SmallVector<Value> next = readNext(b, inner.loop, inner.record);
       rewriter.replaceOp(inner.record, SmallVector<Value>(arguments.begin(), arguments.end()));
       return next;
@@ -155,7 +174,7 @@ struct ReadAhead : tile::impl::ReadAheadPassBase<ReadAhead> {
     SmallVector<scf::ForOp> found;
     for (auto kernel : getOperation().getOps<func::FuncOp>())
       kernel.walk<WalkOrder::PreOrder>([&](scf::ForOp loop) {
-        if (!computes(loop)) {
+        if (!multiplies(loop)) {
           decline(DEBUG_TYPE, loop, "it has no MMA");
           return WalkResult::skip();
         }
@@ -168,14 +187,6 @@ struct ReadAhead : tile::impl::ReadAheadPassBase<ReadAhead> {
       });
     for (scf::ForOp loop : found)
       loops += Reader(loop).run();
-  }
-
-  static bool computes(scf::ForOp loop) {
-    return loop
-        .walk([](Operation *op) {
-          return isa<MmaOp, StartMmaOp>(op) ? WalkResult::interrupt() : WalkResult::advance();
-        })
-        .wasInterrupted();
   }
 };
 

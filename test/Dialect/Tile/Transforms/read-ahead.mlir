@@ -5,7 +5,7 @@
 !queries = !tile.fragment<[query 16, feature 16], bf16>
 
 // Known fields of the first record are carried from the start; the next record is requested where this one is
-// read again.
+// read again, and an inner loop's after its MMA, before what follows.
 gpu.module @kernels {
   func.func @nest(%tasks: !tile.buffer<i32>, %parts: !tile.buffer<i32>, %out: !tile.buffer<i32>, %a: i32, %b: i32, %t0: i32, %t1: i32,
                   %q: !queries, %k: !keys, %zero: !rows, %at: i64) {
@@ -16,6 +16,7 @@ gpu.module @kernels {
         %p = tile.record %parts[%j] : <i32> -> i32
         tile.write %p to %out[%at] : i32 -> <i32>
         %d = tile.mma %q, %k, %s : !queries, !keys, !rows -> !rows
+        tile.write %j to %out[%at] : i32 -> <i32>
         scf.yield %d : !rows
       }
       %again:2 = tile.record %tasks[%i] : <i32> -> i32, i32
@@ -31,10 +32,12 @@ gpu.module @kernels {
 // CHECK: scf.for %[[I:.*]] = %arg3 to %arg4 {{.*}} iter_args(%[[B:.*]] = %[[T0]], %[[E:.*]] = %[[T1]], %[[P:.*]] = %[[P0]])
 // CHECK-NEXT: scf.for %[[J:.*]] = %[[B]] to %[[E]] {{.*}} iter_args(%{{.*}} = %{{.*}}, %[[PJ:.*]] = %[[P]])
 // CHECK-NEXT: tile.write %[[PJ]]
-// CHECK: %[[NEXT:.*]] = arith.addi %[[J]], %{{.*}}
+// CHECK: tile.mma
+// CHECK-NEXT: %[[NEXT:.*]] = arith.addi %[[J]], %{{.*}}
 // CHECK-NEXT: %[[MORE:.*]] = arith.cmpi slt, %[[NEXT]], %[[E]]
 // CHECK-NEXT: %[[PN:.*]] = tile.record %arg1[%[[NEXT]]] if %[[MORE]]
-// CHECK: scf.yield %{{.*}}, %[[PN]]
+// CHECK-NEXT: tile.write %[[J]]
+// CHECK-NEXT: scf.yield %{{.*}}, %[[PN]]
 // CHECK: %[[AFTER:.*]]:2 = tile.record %arg0[%{{.*}}] if %{{.*}} :
 // CHECK-NEXT: tile.record %arg0[%[[I]]] :
 // CHECK-NEXT: tile.write

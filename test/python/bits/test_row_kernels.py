@@ -171,6 +171,7 @@ def alibi(s, h, qi, ki):
 
 VISIBLE = {
     "window": {"see": attn.window(150)},
+    "narrow window": {"see": attn.window(20)},
     "wide window": {"see": attn.window(SPLIT + 52)},
     "sink and window": {"see": attn.sink(20) | attn.window(150)},
     "sink logits": {"sink_logits": True},

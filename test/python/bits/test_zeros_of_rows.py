@@ -62,3 +62,20 @@ def test_zeros_keep_their_signs(schedule, see, sinks):
         other = compile_row(STORES[name], schedule, see=see, dtype="bfloat16", sink_logits=sinks)
         found, _ = rows_of(other, STORES[name], sequences, [(0, SPLIT + 100, SPLIT + 300)], extra)
         check_same(expected, found)
+
+
+@pytest.mark.parametrize("schedule", ["wgmma", "mma"])
+def test_sums_of_zero_have_one_sign(schedule):
+    """A tile that a row does not see makes a sum of -0 one of +0: the row has the same result beside rows that see the
+    tile."""
+    sequences, store = Sequences([384], dtype=numpy.float32), STORES["pages of 16"]
+    q, k, v = (part[0] for part in (sequences.q, sequences.k, sequences.v))
+    q[:], k[:], v[:] = 0, 0, 0
+    v[:256], v[10] = -0.0, -(2.0**-133)
+    q[..., 0], k[128:, :, 0] = 8, 40  # the first tokens lose all weight, and the sum is -2^-190
+    kernel = compile_row(store, schedule, dtype="bfloat16")
+    expected, out = rows_of(kernel, store, sequences, [(0, 200, 384)], {})
+    assert (out[55:].view(numpy.uint16) == 0).all()
+    for row in (254, 255, 256, 383):
+        found, _ = rows_of(kernel, store, sequences, [(0, row, row + 1)], {})
+        check_same(expected, found)

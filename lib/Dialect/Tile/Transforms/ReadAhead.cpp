@@ -10,8 +10,8 @@
 // without waiting for a record, unless there was no time to read it.
 //
 // The next record is requested at the end of an iteration or, if the body reads its own record again, before
-// that read: there the kernel has registers again. An inner loop requests it after its last MMA: what
-// follows, as the fold of a part, hides the wait.
+// that read: there the kernel has registers again. An inner loop requests it after its last MMA if what
+// follows reads memory, too, as the fold of a part: both are waited for at once.
 //
 // Loops without an MMA are unchanged. Warps that only copy have few registers, and time to wait.
 //
@@ -117,13 +117,43 @@ SmallVector<Value> Reader::readIf(ImplicitLocOpBuilder &b, Value exists, RecordO
           .getFields());
 }
 
-/// Returns the operation after the last one in a loop that multiplies.
-Operation *behindLastMma(scf::ForOp loop) {
-  Operation *behind = loop.getBody()->getTerminator();
-  for (Operation *op = behind->getPrevNode(); op; op = op->getPrevNode())
+/// Whether an operation, or one in it, reads memory.
+bool reads(Operation *op) {
+  return op
+      ->walk([](Operation *inner) {
+        auto effects = dyn_cast<MemoryEffectOpInterface>(inner);
+        return effects && effects.hasEffect<MemoryEffects::Read>() ? WalkResult::interrupt()
+                                                                   : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+/// The registers of a lane for the fragments that a loop carries.
+int64_t carriedRegisters(scf::ForOp loop) {
+  constexpr int64_t lanes = 32;
+  int64_t elements = 0;
+  for (Type type : loop.getResultTypes())
+    if (auto fragment = dyn_cast<FragmentType>(type))
+      elements += llvm::product_of(fragment.getSizes());
+  return elements / lanes;
+}
+
+/// Returns the operation in front of which a loop requests its next record: after the last one that
+/// multiplies, if something behind it waits for memory anyway, or else at the end. Long accumulators leave no
+/// registers for a record beside them: heads of 256 with soft caps and sinks spilled.
+Operation *requestsAt(scf::ForOp loop) {
+  constexpr int64_t mostCarried = 96;
+  Operation *end = loop.getBody()->getTerminator(), *behind = end;
+  if (carriedRegisters(loop) > mostCarried)
+    return end;
+  bool waits = false;
+  for (Operation *op = end->getPrevNode(); op; op = op->getPrevNode()) {
     if (multiplies(op))
-      return op->getNextNode();
-  return behind;
+      return waits ? behind : end;
+    waits |= reads(op);
+    behind = op;
+  }
+  return end;
 }
 
 size_t Reader::run() {
@@ -157,7 +187,7 @@ size_t Reader::run() {
   for (Inner &inner : inners) {
     size_t count = inner.record.getNumResults();
     auto innerYields = [&](OpBuilder &, Location, ArrayRef<BlockArgument> arguments) {
-      b.setInsertionPoint(behindLastMma(inner.loop));
+      b.setInsertionPoint(requestsAt(inner.loop));
       SmallVector<Value> next = readNext(b, inner.loop, inner.record);
       rewriter.replaceOp(inner.record, SmallVector<Value>(arguments.begin(), arguments.end()));
       return next;

@@ -18,8 +18,8 @@
 // 64 half of the features. They exchange gradients of scores, in two
 // alternating tiles where those fit beside the stages of the tiles that are
 // walked: then they sync at a named barrier once a tile, not twice
-// (GradientTile.cpp). Long tiles have a stage less for it. The fit is counted to the byte, and allocation
-// checks it (AllocateShared.cpp).
+// (GradientTile.cpp). Tiles of 128 rows have a stage less for it. The fit is
+// counted to the byte, and allocation checks it (AllocateShared.cpp).
 //
 // If dk and dv do not fit registers together (heads of 192 and 256), each
 // has a kernel of its own, which computes the scores again: eight MMAs instead
@@ -41,7 +41,7 @@ using namespace mlir::tile;
 /// The stationary lines of a warp.
 static constexpr int64_t warpLines = 16;
 /// Tiles in flight. A tile of wgmma takes about as long to compute as to arrive: a third is on its way
-/// meanwhile.
+/// meanwhile, but not of fused tiles of 128 rows, which take twice as long to compute.
 static constexpr int64_t mmaStages = 2, mostStages = 3;
 /// The warps of a block that compute, by mma and by wgmma.
 static constexpr int64_t mmaWarps = 4, wgmmaWarps = 2 * ScheduleAttr::groupWarps;
@@ -215,8 +215,8 @@ private:
                                     : sharedBytes(held, warpLines * wgmmaWarps, lines, stages) + others;
     return bytes <= chip.sharedPerBlock;
   }
-  /// The stages of long tiles: as many as leave room for two exchange tiles, but two at least. Of tiles of 64
-  /// rows stages come first: with two, the kernel for tokens took 5 to 7 % longer (heads of 128, an H100,
+  /// The stages of long tiles: as many as leave room for two exchange tiles, but two at least. Stages come
+  /// first at tiles of 64 rows: with two, the kernel for tokens took 5 to 7 % longer (heads of 128, an H100,
   /// 2026-11-26).
   int64_t stagesBesideExchanges(int64_t lines, int64_t most) const {
     constexpr int64_t least = 2;

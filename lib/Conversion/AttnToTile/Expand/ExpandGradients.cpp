@@ -14,7 +14,7 @@
 // warpgroups of 64 tokens each exchange ds in shared memory. Each adds half of
 // the features of all rows of the tile, or all features of 64 of its 128 rows.
 // The number of tiles of ds decides how often they sync for that
-// (GradientTile.cpp).
+// (GradientTile.cpp). Of tiles of 128 rows, dv is added to when ds lies there.
 //
 // The two are each other's transpose, so p and ds are left operands as they
 // come, and nothing is transposed in registers. The scale of scores is applied
@@ -279,8 +279,8 @@ void mlir::attn::expandGradient(const OneUpdate &one, Value result, FragmentExpa
   Value weights = tile.weights(scores, lse);
   if (held && early && !beginsLess && addsPairs)
     delta = tile.number(Copy::Delta);
-  // Of long tiles, the sum of values runs while the warpgroups sync; of others the next tile's scores do
-  // (StartEarly.cpp), and it runs while gradients of scores are computed.
+  // The sum of values of a long tile runs while the warpgroups sync. At other tiles the next scores do
+  // (StartEarly.cpp), and the sum runs while gradients of scores are computed.
   const bool late = exchange && tile.startsValuesLate();
   auto addValues = [&] { sums.back() = tile.addMma(sums.back(), weights, outputGradients); };
   if (addsValues && !late)

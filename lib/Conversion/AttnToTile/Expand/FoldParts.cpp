@@ -13,7 +13,7 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-/// If warps share the columns, all of them have these rows, and one warp writes the LSEs.
+/// If warps share the columns, all of them have these rows, and one warp writes the LSEs of results.
 FragmentExpansion::Columns FragmentExpansion::columnsOf(Value output, Value lines) {
   Columns columns{Value(), IntegerAttr(), lines};
   int64_t features = cast<FragmentType>(output.getType()).getSizes()[1], all = features;

@@ -33,11 +33,11 @@ struct SpreadChecks : tile::impl::SpreadChecksPassBase<SpreadChecks> {
     SmallVector<AnyOp> found;
     getOperation().walk([&](AnyOp any) { found.push_back(any); });
     for (AnyOp any : found)
-      if (spread(any))
-        ++spreads;
+      if (share(any))
+        ++spread;
   }
 
-  static bool spread(AnyOp any) {
+  static bool share(AnyOp any) {
     auto check = any.getSource().getDefiningOp<MapOp>();
     auto load = check && check.getInputs().size() == 1 ? check.getInputs()[0].getDefiningOp<LoadColumnsOp>()
                                                        : LoadColumnsOp();

@@ -46,7 +46,7 @@ def SpreadChecksPass : Pass<"tile-spread-checks", "gpu::GPUModuleOp"> {
   }];
   let dependentDialects = ["tile::TileDialect"];
   let statistics = [
-    Statistic<"spreads", "spread", "checks whose lines are spread over lanes">
+    Statistic<"spread", "spread", "checks whose lines are spread over lanes">
   ];
 }
 

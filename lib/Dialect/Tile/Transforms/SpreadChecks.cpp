@@ -4,8 +4,9 @@
 //   h = map c { f }          =>      a = any_line tile { f }
 //   a = any h
 //
-// As a column of a fragment, a number is in eight lanes of a warp, and all read and check it. A warp that
-// asks only whether any number of a tile passes the check reads each number once.
+// A column of a fragment has each number in eight lanes of a warp, and all of
+// them read and check it. A warp that asks only whether any number of a tile
+// passes the check reads each number once.
 //
 //===----------------------------------------------------------------------===//
 #include "LaterReads.h"

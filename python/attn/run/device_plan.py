@@ -39,6 +39,8 @@ class DevicePlanner(Uncopied):
             plan._native.on_device(tokens, self.kernel._stream(stream))
         except _attn.Failure as failure:
             raise failed(failure, PlanError) from None
+        self._bound: object = None
+        """What tells the plan apart that the runs of `_plan` read now."""
         sizes = plan._native.tables
         shapes = plan._prepared.native.tables
         self.nbytes: int = sizes["plan"]
@@ -98,6 +100,7 @@ class DevicePlan(Uncopied):
 
     def __init__(self, planner: DevicePlanner, tensors: dict[str, object], stream: int):
         self.planner = planner
+        self._mark = object()
         self._keep: list = [tensors]
         self._addresses: list[int] = []
         self._nbytes: list[int] = []
@@ -111,11 +114,15 @@ class DevicePlan(Uncopied):
 
     def _bind(self) -> Plan:
         """Let runs of the planner's plan use this one from now on."""
-        plan = self.planner._plan
-        try:
-            plan._native.bind(self._addresses, self._nbytes)
-        except _attn.Failure as failure:
-            raise failed(failure, PlanError) from None
+        planner = self.planner
+        plan = planner._plan
+        if planner._bound is not self._mark:
+            planner._bound = None
+            try:
+                plan._native.bind(self._addresses, self._nbytes)
+            except _attn.Failure as failure:
+                raise failed(failure, PlanError) from None
+            planner._bound = self._mark
         return plan
 
     def _make(self, stream: int) -> None:

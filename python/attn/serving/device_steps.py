@@ -50,13 +50,24 @@ class DevicePlans:
     device     of the tables: a torch.device or its name; a CPU is the host device
     sizes      numbers of rows, such as those of an engine's CUDA graphs. A step has as many rows as the smallest of these that
                is enough, or else as a power of two: if its tensors have fewer, queries and results are copied
+    in_place   True: the block table of the first step is read where it lies, and so is that of each later step at the
+               same address. An engine that keeps one table, int32 on the device with a row for each of `sequences` in
+               its memory, saves a copy then. It stays as it is from `step` to the end of the step's launches. Other
+               tables are copied; a graph reads the table that it was captured with
     options    of `Kernel.plan`, such as `blocks`
 
     Every sequence reads its own pages, also where pages are shared. Kernels are those of Layer(device_plan=True).
     Raises PlanError."""
 
     def __init__(
-        self, sequences: int, pages: int | None, device: object, sizes: Sequence[int] = (), **options: int
+        self,
+        sequences: int,
+        pages: int | None,
+        device: object,
+        sizes: Sequence[int] = (),
+        *,
+        in_place: bool = False,
+        **options: int,
     ) -> None:
         self.sequences = whole("sequences", sequences, 1)
         self.pages = None if pages is None else whole("pages", pages, 1)
@@ -64,7 +75,7 @@ class DevicePlans:
         self.device = torch.device(str(device))
         self.options = {"blocks": blocks_on(self.device)} | options
         self.tables: dict[str, Tensor] = {}
-        """The tables of the latest step, at fixed addresses."""
+        """The tables that those of steps are copied into, at fixed addresses."""
         if self.pages is not None:
             self._make_tables(self.pages)
         self._shapes: tuple[tuple[int, ...], ...] = ()
@@ -72,8 +83,13 @@ class DevicePlans:
         self._views: tuple[Tensor, ...] = ()
         self._rest: tuple[Tensor, ...] = ()
         self._columns: int | None = None
+        self._has_all_columns = False
         self._latest: tuple[tuple[int, int] | None, int, int] = None, 0, 0
-        self._planned: dict[tuple[Kernel, int, int], _Planned] = {}
+        self._planned: dict[tuple[Kernel, int, int, bool], _Planned] = {}
+        self._in_place = in_place
+        self._lies: tuple[Any, ...] | None = None
+        """Where the block table of the first step lies, and if that may be read there, all rows of its memory:"""
+        self._kept: Tensor | None = None
         self._steps = 0
 
     def step(
@@ -109,12 +125,13 @@ class DevicePlans:
         if self._latest[0] != (rows, longest):
             self._latest = (rows, longest), self._size(rows), self._spread(rows, longest)
         _, size, spread = self._latest
-        self._copy(starts, ends, pages)
+        in_place = self._in_place and self._has_all_columns and self._is_kept(pages)
+        self._copy(starts, ends, None if in_place else pages)
         self._steps += 1
         for key, planned in self._planned.items():
-            if key[1] == size:  # Graphs may have launches of another spread.
+            if key[1] == size and key[3] is in_place:  # Graphs may have launches of another spread.
                 planned.plan.remake()
-        return DeviceStep(self, self._steps, rows, size, spread)
+        return DeviceStep(self, self._steps, rows, size, spread, in_place)
 
     def _check(self, starts: tuple[int, ...], ends: tuple[int, ...], pages: tuple[int, ...]) -> None:
         """Refuse tables of other shapes than a step has, and find the views that tables of these shapes are copied into."""
@@ -136,6 +153,7 @@ class DevicePlans:
         if count < self.sequences:
             self._rest = q_start[count + 1 :], q_start[count], lengths[count:]
         self._columns = columns if columns < pages[1] else None
+        self._has_all_columns = pages[1] == self.pages
         self._past = block_table[:count, columns:]  # Earlier steps wrote these columns.
         self._shapes = starts, ends, pages
 
@@ -148,14 +166,30 @@ class DevicePlans:
             "kv.block_table": torch.zeros(self.sequences, self.pages, **like),
         }
 
-    def _copy(self, starts: Tensor, ends: Tensor, pages: Tensor) -> None:
+    def _is_kept(self, pages: Tensor) -> bool:
+        """Whether a block table is read where it lies. The first one that a step has is, if it may be."""
+        lies = pages.data_ptr(), pages.stride(), pages.dtype
+        if self._lies is None and pages.numel():
+            self._lies = lies
+            like = self.tables["kv.block_table"]
+            apart = pages.storage_offset() + like.numel()
+            if (pages.dtype, pages.device, pages.stride()) == (
+                like.dtype,
+                like.device,
+                like.stride(),
+            ) and apart * like.element_size() <= pages.untyped_storage().nbytes():
+                self._kept = pages.as_strided(like.shape, like.stride())
+        return self._kept is not None and lies == self._lies
+
+    def _copy(self, starts: Tensor, ends: Tensor, pages: Tensor | None) -> None:
         """Sequences that are missing have no rows and no tokens."""
         first, tokens, table = self._views
         first.copy_(starts, True)
         tokens.copy_(ends, True)
-        table.copy_(pages if self._columns is None else pages[:, : self._columns], True)
-        if self._past.numel():
-            self._past.fill_(-1)
+        if pages is not None:
+            table.copy_(pages if self._columns is None else pages[:, : self._columns], True)
+            if self._past.numel():
+                self._past.fill_(-1)
         if self._rest:
             after, end, missing = self._rest
             after.copy_(end)
@@ -172,11 +206,12 @@ class DevicePlans:
         self, step: DeviceStep, kernel: Kernel, q: Tensor, pages: Sequence[Tensor], tensors: Mapping[str, Any]
     ) -> _Planned:
         """Return the plan of a step. The first step of a size allocates, and may not be captured."""
-        key = kernel, step.size, step.spread
+        key = kernel, step.size, step.spread, step.in_place
         planned = self._planned.get(key)
         if planned is None:
             planner = self._planner(step, kernel, q, pages, tensors)
-            planned = self._planned[key] = _Planned(planner, planner.plan(self.tables), step.size)
+            tables = self.tables | ({"kv.block_table": self._kept} if step.in_place else {})
+            planned = self._planned[key] = _Planned(planner, planner.plan(tables), step.size)
         return planned
 
     def _planner(
@@ -204,6 +239,8 @@ class DevicePlans:
 
 
 def _table(name: str, table: object) -> Tensor:
+    if isinstance(table, Tensor) and table.dtype in _INTEGERS:
+        return table
     found = table if isinstance(table, Tensor) else torch.as_tensor(numpy.asarray(table))
     if not found.numel():
         found = found.to(torch.int32)
@@ -225,6 +262,8 @@ class DeviceStep:
     """The number of rows of its launches."""
     spread: int
     """The most rows of a sequence that its kernel was chosen for."""
+    in_place: bool
+    """Whether its block table is read where it lies."""
 
     def run(
         self,
@@ -268,5 +307,6 @@ class DeviceStep:
     def fault(self) -> str:
         """The error in the tables, and its sequence; "" if there is none. Waits for the device. With a fault the
         step's results are not written."""
-        of_size = (each.plan.fault for each in self.plans._planned.values() if each.size == self.size)
+        known = self.plans._planned.items()
+        of_size = (each.plan.fault for key, each in known if key[1] == self.size and key[3] is self.in_place)
         return next((fault for fault in of_size if fault), "")

@@ -176,7 +176,8 @@ class AttnMetadataBuilder(AttentionMetadataBuilder[AttnMetadata]):
         on_device = plans.on_device(vllm_config, device.type)
         if on_device:  # Steps that vLLM pads for its graphs have the sizes of these.
             sizes = vllm_config.compilation_config.cudagraph_capture_sizes or ()
-            self.plans = DevicePlans(vllm_config.scheduler_config.max_num_seqs, None, device, sizes)
+            most = vllm_config.scheduler_config.max_num_seqs
+            self.plans = DevicePlans(most, None, device, sizes, in_place=True)  # vLLM keeps a table.
         if kv_cache_spec.head_size_v != kv_cache_spec.head_size:
             raise ValueError(
                 f"attn's backend: expected values of the keys' {kv_cache_spec.head_size} features, "

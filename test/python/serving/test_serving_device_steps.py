@@ -59,9 +59,9 @@ def test_planners_are_of_sizes_and_are_kept():
     addresses = [table.data_ptr() for table in made.plans.tables.values()]
     for rows in ([20, 4], [17, 2], [1, 1], [1, 2], [15, 9]):  # as many as a size, or fewer
         check(made, rows)
-    assert [(size, spread) for _, size, spread in made.plans._planned] == [(24, 24), (3, 3)]
+    assert [(size, spread) for _, size, spread, _ in made.plans._planned] == [(24, 24), (3, 3)]
     check(made, [6, 20])  # more than the sizes
-    assert [size for _, size, _ in made.plans._planned] == [24, 3, 32]
+    assert [size for _, size, _, _ in made.plans._planned] == [24, 3, 32]
     assert addresses == [table.data_ptr() for table in made.plans.tables.values()]
 
 
@@ -113,6 +113,42 @@ def test_a_narrower_table_has_no_columns_of_earlier_steps():
     q, out = torch.randn(1, 4, 16, dtype=torch.float16), torch.full((1, 4, 16), 7, dtype=torch.float16)
     step.run(made.kernel, q, made.pages, out=out)
     assert (out == 7).all() and "block_table[0, 1]: expected a page" in step.fault
+
+
+def test_an_engines_table_is_read_where_it_lies():
+    torch.manual_seed(0)
+    made = engine([50, 19, 5, 7], sizes=(4,))
+    made.plans = DevicePlans(4, made.table.shape[1], "cpu", (4,), in_place=True)
+    kept, copied = made.table, made.plans.tables["kv.block_table"]
+    for rows in ([40, 10, 1, 1], [1, 1, 1, 1], [1, 0, 2, 0], [1, 1, 0, 1]):
+        check(made, rows)
+        assert made.step.in_place and not copied.any()
+    made.table = kept.clone()  # The engine keeps another table now, in which its pages are in other places.
+    kept.fill_(-1)
+    check(made, [1, 1, 1, 1])
+    assert not made.step.in_place and torch.equal(copied, made.table)
+    kept.copy_(made.table)
+    made.table, made.k, made.v = kept[:2], made.k[:2], made.v[:2]  # The first of its sequences.
+    copied.fill_(-1)
+    for rows in ([1, 1], [1, 1], [2, 0]):
+        check(made, rows)
+        assert made.step.in_place and (copied == -1).all()
+
+
+@pytest.mark.parametrize("form", ["64 bits", "few rows", "few columns", "strides"])
+def test_a_table_that_kernels_cannot_read_is_copied(form):
+    torch.manual_seed(0)
+    made = engine([50, 19])
+    rows, columns = made.table.shape
+    made.plans = DevicePlans(4, columns + (form == "few columns"), "cpu", in_place=True)
+    wide = torch.full((4, columns + 1), -1, dtype=torch.int64 if form == "64 bits" else torch.int32)
+    table = wide[:2, :columns] if form == "strides" else wide.flatten()[: rows * columns].view(rows, columns)
+    table = table.clone() if form == "few rows" else table
+    table.copy_(made.table)
+    made.table = table
+    for each in ([40, 10], [1, 1], [2, 0]):
+        check(made, each)
+        assert not made.step.in_place
 
 
 def test_a_step_of_no_sequences():

@@ -228,7 +228,7 @@ def main():
     import vllm
     from vllm.v1.kv_cache_interface import FullAttentionSpec
 
-    vllm.envs.enable_envs_cache()  # As engines do: variables of the environment are not read again.
+    vllm.envs.enable_envs_cache()  # Engines do: they read the environment once.
     shape = MODELS[MODEL]
     spec = FullAttentionSpec(
         block_size=PAGE,

@@ -4,7 +4,8 @@ Cases as JSON from stdin, results as JSON lines.
 
 A case: `name`, `page_size`, `dtype` of the pool, `window` as SGLang counts, `cap`, `sinks`, `mutant` as in the worker. With
 `mask` the last step verifies trees of drafts: "drafts", for SGLang's mask of drafts alone; "whole", for that with the tokens
-in front; "none", for none, so that they are read as chains. With `graphs` decoding steps are those of a graph of four
+in front; "none", for none, so that they are read as chains. With `latent` the pool has latents (MLA), whose first 32 features
+are values. With `graphs` decoding steps are those of a graph of four
 sequences. A result: `apart`, how far the worst output is from float64 over the same pool; or `error`."""
 
 import json
@@ -21,32 +22,44 @@ os.environ |= {"SGLANG_USE_CPU_ENGINE": "1"}
 import torch  # noqa: E402
 
 Q, KV, DIM, SLOTS = 4, 2, 32, 192
+ROTATED = 16
+"""Features of a latent behind its value."""
 
 
 class Requests:
     """Three requests whose tokens lie in pages of SGLang's pool in any order, and the layer that reads them."""
 
-    def __init__(self, page_size, dtype="float16", window=-1, cap=0.0, sinks=False, graphs=False):
+    def __init__(
+        self, page_size, dtype="float16", window=-1, cap=0.0, sinks=False, graphs=False, latent=False
+    ):
         from attn.sglang import backend
         from sglang.srt.layers.radix_attention import RadixAttention
-        from sglang.srt.mem_cache.memory_pool import MHATokenToKVPool, ReqToTokenPool
+        from sglang.srt.mem_cache.memory_pool import MHATokenToKVPool, MLATokenToKVPool, ReqToTokenPool
 
         self.page_size, self.lengths, self.graphs = page_size, [0, 0, 0], graphs
-        self.kept = [torch.zeros(2, 0, KV, DIM, dtype=torch.double)] * 3
+        self.latent = latent
+        self.heads, self.dim = (1, DIM + ROTATED) if latent else (KV, DIM)
+        self.kept = [torch.zeros(2, 0, self.heads, self.dim, dtype=torch.double)] * 3
         """Keys and values of each request, as the pool rounds them."""
-        self.pool = MHATokenToKVPool(
-            SLOTS, page_size, getattr(torch, dtype), KV, DIM, 1, "cpu", enable_memory_saver=False
+        dims = (DIM, ROTATED) if latent else (KV, DIM)
+        self.pool = (MLATokenToKVPool if latent else MHATokenToKVPool)(
+            SLOTS, page_size, getattr(torch, dtype), *dims, 1, "cpu", enable_memory_saver=False
         )
         self.requests = ReqToTokenPool(8, 64, "cpu", enable_memory_saver=False)
         pages = torch.randperm(SLOTS // page_size) + 1
         slots = (pages[:, None] * page_size + torch.arange(page_size)).flatten()
         self.rows = torch.tensor([5, 1, 3])
         self.requests.req_to_token[self.rows] = slots.view(3, 64).int()
-        self.layer = RadixAttention(Q, DIM, DIM**-0.5, KV, 0, logit_cap=cap, sliding_window_size=window)
-        if dtype != "float16":
+        options = dict(logit_cap=cap, sliding_window_size=window, v_head_dim=DIM)
+        self.layer = RadixAttention(Q, self.dim, DIM**-0.5, self.heads, 0, **options)
+        if latent:  # No process group says whether contexts are in parts.
+            self.pool.dcp_replicated = True
+        elif dtype != "float16":
             self.layer.k_scale, self.layer.v_scale = torch.tensor(0.25), torch.tensor(0.5)
         self.sinks = torch.tensor([0.5, -1.0, 2.0, 0.0]) if sinks else None
         model = torch.nn.ModuleDict({"attn": self.layer})
+        if latent:  # No step reads expanded keys and values.
+            model["expanded"] = RadixAttention(Q, 24, DIM**-0.5, Q, 1, v_head_dim=16)
         self.backend = backend.AttnBackend(
             SimpleNamespace(
                 device="cpu",
@@ -90,8 +103,12 @@ class Requests:
             batch.spec_info = SimpleNamespace(
                 draft_token_num=rows[0], custom_mask=masks, tree_topk=1 if mask == "none" else -1
             )
-        q, k, v = (torch.randn(sum(rows), heads * DIM, dtype=torch.float16) for heads in (Q, KV, KV))
-        k, v = k.view(-1, KV, DIM), v.view(-1, KV, DIM)
+        q, k, v = (
+            torch.randn(sum(rows), heads * self.dim, dtype=torch.float16)
+            for heads in (Q, self.heads, self.heads)
+        )
+        k, v = k.view(-1, self.heads, self.dim), v.view(-1, self.heads, self.dim)
+        v = k if self.latent else v
         for i, new in enumerate(self.rounded(k, v).split(rows, 1)):
             self.kept[i] = torch.cat([self.kept[i], new], 1)
         options = {} if self.sinks is None else dict(sinks=self.sinks)
@@ -103,7 +120,8 @@ class Requests:
             run = self.backend.forward_decode if decodes else self.backend.forward_extend
             found = run(q, k, v, self.layer, batch, **options)
         wanted = [
-            self.attend(*each) for each in zip(q.view(-1, Q, DIM).split(rows), self.kept, seen, strict=True)
+            self.attend(*each)
+            for each in zip(q.view(-1, Q, self.dim).split(rows), self.kept, seen, strict=True)
         ]
         return found.double(), torch.cat(wanted).flatten(1)
 
@@ -138,7 +156,8 @@ class Requests:
 
     def attend(self, q, kept, seen):
         """Return what the rows of a request are in float64; they see all tokens in front, and `seen` of each other."""
-        k, v = kept.repeat_interleave(Q // KV, 2)
+        k, v = kept.repeat_interleave(Q // self.heads, 2)
+        v = v[..., :DIM]
         front = torch.arange(len(k) - len(q))
         at = len(front) + seen.sum(-1) - 1
         far = at[:, None] - torch.cat([front, at])

@@ -16,7 +16,8 @@ def _float64(backend):
     def attend(self, layer, step, q, out, sinks):
         described = self.layers[layer]
         keys, values = self.pool.get_kv_buffer(layer.layer_id)
-        scales = (1, 1) if self.format is None else (layer.k_scale, layer.v_scale)
+        scaled = self.format is not None and not self.has_latents
+        scales = (layer.k_scale, layer.v_scale) if scaled else (1, 1)
         size, starts = self.page_size, step.q_start.tolist()
         for row, (length, table) in enumerate(zip(step.lengths.tolist(), step.block_table, strict=True)):
             begin, end = starts[row : row + 2]
@@ -41,8 +42,11 @@ def _float64(backend):
 
     def forward(self, q, k, v, layer, *given, sinks=None, **options):
         out = right(self, q, k, v, layer, *given, sinks=sinks, **options)
-        heads = (-1, layer.tp_q_head_num, layer.qk_head_dim)
-        attend(self, layer, self._step(layer), q.view(heads), out.view(heads), sinks)
+        q, rows = (
+            x.view(-1, layer.tp_q_head_num, dim)
+            for x, dim in ((q, layer.qk_head_dim), (out, layer.v_head_dim))
+        )
+        attend(self, layer, self._step(layer), q, rows, sinks)
         return out
 
     return backend.AttnBackend, "_forward", forward
@@ -66,6 +70,19 @@ def _layers_with(**changes):
         return backend.AttnBackend, "_kernel", wrong
 
     return mutant
+
+
+def _without_rotated_features(backend):
+    """Latents without the features behind their values."""
+    pages = backend.AttnBackend._pages
+
+    def wrong(self, layer, size):
+        lines, *rest = pages(self, layer, size)
+        lines = lines.clone()
+        lines[..., layer.v_head_dim :] = 0
+        return lines, *rest
+
+    return backend.AttnBackend, "_pages", wrong
 
 
 def _shifted(by):
@@ -157,6 +174,7 @@ MUTANTS = {
     "no cap": _layers_with(softcap=lambda cap: 0.0),
     "no sinks": _no_sinks,
     "no scales": _no_scales,
+    "no rotated features": _without_rotated_features,
     "slots": _shifted_slots,
     "stale table": _stale_table,
     "chains for trees": _chains_for_trees,
@@ -189,10 +207,11 @@ def write_steps(scheduler, path):
 
 def register():
     from attn.serving import steps
-    from attn.sglang import backend
+    from attn.sglang import backend, latents
     from sglang.srt.managers.scheduler import Scheduler
 
     Scheduler.change_attn, Scheduler.write_steps = change_attn, write_steps
+    latents.absorb("torch_native")  # It cannot read prompts that are expanded from latents, either.
     served = backend.AttnBackend
     eager, graph = served.init_forward_metadata, served.init_forward_metadata_out_graph
     shared_tables = steps.shared_tables

@@ -241,6 +241,63 @@ def test_faults_of_layers_are_seen(random_models, kind, fault):
     assert not right(random_models[f"{kind}, float64"], random_models[f"{kind}, {fault}"], 2 * CLOSE)
 
 
+# --- Latents (MLA), in a random model
+
+
+@pytest.fixture(scope="module")
+def latents(ask, tmp_path_factory):
+    """Prompts in chunks; those of the second round begin as the first of the first does."""
+    numbers = random.Random(1)
+
+    def draw(count):
+        return [numbers.randrange(3, 512) for _ in range(count)]
+
+    common = draw(70)
+    rounds = [
+        [common + draw(8), draw(5), draw(33), draw(90)],
+        [common + draw(5), common[:66] + draw(9)],
+    ]
+    model = str(tmp_path_factory.mktemp("models") / "deepseek")
+    case = dict(kind="deepseek", model=model, rounds=rounds, tokens=8, backend="attn")
+    faults = ("times zero", "slots", "stale table", "no rotated features")
+    return ask(
+        [
+            case | dict(name="SGLang", backend="torch_native"),
+            case | dict(name="attn"),
+            case | dict(name="float64", mutant="float64"),
+            case | dict(name="graphs", mutant="graphs"),
+            *(case | dict(name=fault, mutant=fault) for fault in faults),
+            case | dict(name="tokens as pages", options=dict(page_size=1)),
+            case | dict(name="Transformers", of="attn"),
+        ]
+    )
+
+
+def test_latents_answer_as_without_pages(latents):
+    print("Transformers", differences(latents["Transformers"], latents["attn"]))
+    assert right(latents["Transformers"], latents["attn"])
+
+
+@pytest.mark.parametrize("name", ["attn", "graphs", "tokens as pages"])
+@pytest.mark.parametrize("other", ["SGLang", "float64"])
+def test_latents_answer_as_with_sglangs_backend(latents, other, name):
+    print(other, name, differences(latents[other], latents[name]), latents[other]["margin"])
+    assert right(latents[other], latents[name])
+
+
+def test_steps_over_latents_are_of_all_kinds(latents):
+    found, graphs = latents["attn"], latents["graphs"]
+    print({name: found[name] for name in ("prompts", "mixed", "decoding", "shared", "cached")})
+    assert found["prompts"] + found["mixed"] >= 4 and found["decoding"] >= 14 and found["shared"] > 4
+    assert found["cached"] == [0] * 4 + [64] * 2 and min(latents["tokens as pages"]["cached"][4:]) >= 66
+    assert graphs["graphs"] >= 14 and graphs["decoding"] == 0
+
+
+@pytest.mark.parametrize("fault", ["times zero", "slots", "stale table", "no rotated features"])
+def test_faults_over_latents_are_seen(latents, fault):
+    assert not right(latents["float64"], latents[fault])
+
+
 # --- Layers over SGLang's pools, without a model: 8-bit floats, which SGLang does not keep on this CPU, and trees of drafts
 
 
@@ -251,6 +308,11 @@ LAYERS = {
     "fp8_e5m2": dict(page_size=1, dtype="float8_e5m2", window=9, cap=3.0),
     "graphs": dict(page_size=16, window=9, cap=3.0, sinks=True, graphs=True),
     "graphs, fp8_e4m3, tokens as pages": dict(page_size=1, dtype="float8_e4m3fn", graphs=True),
+    "latents": dict(page_size=16, latent=True),
+    "latents, in a window, tokens as pages": dict(page_size=1, window=9, cap=3.0, sinks=True, latent=True),
+    "latents, fp8_e4m3": dict(page_size=16, dtype="float8_e4m3fn", latent=True),
+    "latents, graphs": dict(page_size=16, graphs=True, latent=True),
+    "latents, graphs, fp8_e4m3": dict(page_size=1, dtype="float8_e4m3fn", graphs=True, latent=True),
     "trees": dict(page_size=16, mask="drafts"),
     "trees, in a window": dict(page_size=16, window=9, cap=3.0, sinks=True, mask="whole"),
     "trees, fp8_e4m3": dict(page_size=1, dtype="float8_e4m3fn", mask="whole"),
@@ -263,6 +325,7 @@ FAULTS_OF_LAYERS = {
     "no cap": LAYERS["16 bits"],
     "chains for trees": LAYERS["trees"],
     "window + 1": LAYERS["graphs"],
+    "no rotated features": LAYERS["latents"],
 }
 
 

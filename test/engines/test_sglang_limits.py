@@ -8,7 +8,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from attn import SpecError  # noqa: E402
-from attn.sglang.limits import layer_of, refused_layer, refused_options, refused_pool  # noqa: E402
+from attn.sglang.limits import (  # noqa: E402
+    layer_of,
+    reads_latents,
+    refused_layer,
+    refused_options,
+    refused_pool,
+)
 
 SERVED = dict(
     tp_q_head_num=4,
@@ -93,21 +99,24 @@ def test_all_reasons_are_given():
     given = dict(speculative_algorithm="EAGLE3", dcp_size=2, kv_cache_dtype="fp8")
     found = refused_options(SimpleNamespace(**given), True, True)
     assert [reason.split(":")[0] for reason in found] == [
-        "MLA",
         "an encoder beside the decoder",
         "speculative_algorithm",
         "dcp_size",
         "kv_cache_dtype",
     ]
-    assert "nearest legal: 'fp8_e4m3' or 'fp8_e5m2'" in found[-1] and "got 'EAGLE3'" in found[2]
+    assert "nearest legal: 'fp8_e4m3' or 'fp8_e5m2'" in found[-1] and "got 'EAGLE3'" in found[1]
 
 
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
         (
-            ("MLATokenToKVPool", "nhd", False, torch.float16),
-            "pool: expected MHATokenToKVPool or SWAKVPool, got MLA",
+            ("DSATokenToKVPool", "", False, torch.float16),
+            "pool: expected MHATokenToKVPool, SWAKVPool or MLATokenToKVPool, got DSATokenToKVPool",
+        ),
+        (
+            ("MLATokenToKVPool", "", False, torch.float8_e5m2),
+            "dtype of the pool: expected one of torch.float16, torch.float8_e4m3fn, got torch.float8_e5m2",
         ),
         (("MHATokenToKVPool", "hnd", False, torch.float16), "layout of the pool: expected 'nhd', got 'hnd'"),
         (("MHATokenToKVPool", "nhd", True, torch.float16), "got blocks with scales"),
@@ -125,6 +134,23 @@ def test_other_pools_are_refused_with_the_reason(given, reason):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float8_e4m3fn, torch.float8_e5m2])
 def test_pools_of_the_models_dtype_or_of_8_bits_are_served(dtype):
     assert refused_pool("MHATokenToKVPool", "nhd", False, dtype, torch.float16) == []
+
+
+def test_latents_are_served():
+    assert refused_options(SimpleNamespace(), True, False) == []
+    for dtype in (torch.float16, torch.float8_e4m3fn):
+        assert refused_pool("MLATokenToKVPool", "", False, dtype, torch.float16) == []
+    latent = layer(tp_k_head_num=1, qk_head_dim=576, v_head_dim=512)
+    assert reads_latents(latent, 512, 576) and refused_layer(latent, True) == []
+    found = layer_of(latent, 64, torch.bfloat16, None, True)
+    assert (found.head_dim, found.value_dim, found.kv_heads, found.scale) == (576, 512, 1, 0.125)
+    expanded = layer(tp_k_head_num=4, qk_head_dim=192, v_head_dim=128)
+    assert not reads_latents(expanded, 512, 576)
+
+
+def test_drafts_over_latents_are_refused():
+    [found] = refused_options(SimpleNamespace(speculative_algorithm="NGRAM"), True, False)
+    assert found.startswith("speculative_algorithm: expected none beside MLA, got 'NGRAM'")
 
 
 def test_drafts_beside_deterministic_inference_are_refused():

@@ -292,7 +292,7 @@ class DeviceStep:
         planned = self.plans._of(self, kernel, q, pages, tensors)
         if out is None:
             dtype = torch_dtype(torch, kernel._tensors["o"].dtype)
-            out = q.new_zeros(self.rows, *q.shape[1:], dtype=dtype)
+            out = q.new_zeros(self.rows, *kernel._tensors["o"].dims[1:], dtype=dtype)
         if self.size == self.rows:
             kernel.run(q, tuple(pages), planned.plan, out=out[: self.rows], **tensors)
             return out

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .. import math
 from ..describe.spec import Spec
-from ..describe.stores import Paged, Store
+from ..describe.stores import Paged, Store, first
 from ..describe.visibility import causal, window
 from ..errors import SpecError, closest, expected
 from ..memory.dtypes import storage_name
@@ -41,6 +41,9 @@ class Layer:
                 None: the output has `dtype`
     device_plan whether DevicePlans may make its plans, on the device: of formats without metadata of each token
     numerics    "row" or None, as of attn.Spec
+    value_dim   of latents (MLA): a line of head_dim features is a key, and its first value_dim are the value. Steps
+                run over the pool alone, `(lines,)` of [pages, page_size, 1, head_dim], with format "fp8_e4m3"
+                `(lines, scale)`; their outputs are [rows, q_heads, value_dim]. kv_heads is 1, `write_latents` writes
 
     Raises SpecError, with the nearest legal value."""
 
@@ -58,6 +61,7 @@ class Layer:
     output: str | None = None
     device_plan: bool = False
     numerics: str | None = None
+    value_dim: int | None = None
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in NAMES:
@@ -68,6 +72,11 @@ class Layer:
             raise expected(
                 SpecError, "device_plan", f"False with format {self.format!r}", True, nearest=False
             )
+        if self.value_dim is not None and self.kv_heads != 1:
+            raise expected(SpecError, "kv_heads", "1 beside value_dim", self.kv_heads, nearest=1)
+        if self.value_dim is not None and self.format not in (None, "fp8_e4m3"):
+            legal = "None or 'fp8_e4m3' beside value_dim"
+            raise expected(SpecError, "format", legal, self.format, nearest="fp8_e4m3")
         self.spec()
 
     @property
@@ -86,7 +95,7 @@ class Layer:
         C]. A block of page_size * C bytes is a multiple of 16 in packed formats."""
         if self.is_packed:
             return self._packing().token_bytes
-        return 2 * self.head_dim * (1 if self.format in SCALED else 2)
+        return (2 if self.value_dim is None else 1) * self.head_dim * (1 if self.format in SCALED else 2)
 
     @property
     def page_bytes(self) -> int:
@@ -95,6 +104,9 @@ class Layer:
 
     def store(self) -> Store:
         """Return the store of keys and values."""
+        if self.value_dim is not None:
+            scaled = {} if self.format is None else dict(key=self.format, key_scales="tensor")
+            return Paged(page_size=self.page_size, value=first(self.value_dim), **scaled)
         if self.format is None:
             return Paged(page_size=self.page_size)
         if self.format in SCALED:
@@ -118,7 +130,9 @@ class Layer:
         k_scale, v_scale  of 8-bit floats and of nvfp4: the scale of the whole tensor, float32 [1]; by default 1. A change of
                 its element is seen
 
-        Raises TensorError."""
+        Raises TensorError; SpecError with `value_dim`, whose pool has no values beside keys."""
+        if self.value_dim is not None:
+            raise expected(SpecError, "value_dim", "None: steps take (lines,) of latents", self.value_dim)
         if self.is_packed:
             return PackedPages(self._packing(), cache, k_scale, v_scale)
         return Pages(cache, self.head_dim, self.format, k_scale, v_scale)

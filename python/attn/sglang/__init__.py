@@ -51,7 +51,7 @@ def _register_deterministic() -> None:
 def _backend(runner: Any) -> Any:
     from .selection import backend
 
-    return backend(runner)
+    return backend(runner, NAME)
 
 
 def _options(server_args: Any, previous: Any) -> None:

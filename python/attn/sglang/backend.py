@@ -4,7 +4,11 @@
 SGLang's pools have a slot for each token, `[slots, heads, dim]`, keys and values apart, and a table names the slot of each
 token of a request. With a page size above 1 the slots of a page are one behind the other, and kernels read whole pages;
 with a page size of 1 each token is a page. Layers with a sliding window may have a pool of their own, whose slots another
-table gives."""
+table gives.
+
+A pool of latents (MLA) has a line `[slots, 1, dim]` for each token, which is its key, and whose first features are its
+value. All steps are of absorbed queries: SGLang multiplies queries and outputs by the up-projections of keys and
+values."""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from sglang.srt.layers.attention.base_attn_backend import AttentionBackend
 from sglang.srt.layers.radix_attention import RadixAttention
-from sglang.srt.mem_cache.memory_pool import KVWriteLoc
+from sglang.srt.mem_cache.memory_pool import KVWriteLoc, MLATokenToKVPool
 from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool
 from torch import Tensor
 
@@ -34,7 +38,7 @@ from ..serving import (
     parents_of,
 )
 from .graphs import GraphPlans
-from .limits import FORMATS, layer_of, refused_layer, refused_pool
+from .limits import FORMATS, layer_of, reads_latents, refused_layer, refused_pool
 
 if TYPE_CHECKING:
     from sglang.srt.model_executor.forward_batch_info import ForwardBatch
@@ -86,11 +90,12 @@ class AttnBackend(AttentionBackend):
         self.requests, self.pool = runner.req_to_token_pool, runner.token_to_kv_pool
         self.page_size = page_of(runner.page_size or 1)
         self.has_windowed_pool = isinstance(self.pool, SWAKVPool) and self.pool.swa_layer_nums > 0
+        self.has_latents = isinstance(self.pool, MLATokenToKVPool)
         self.format: str | None = None
         self.layers: dict[RadixAttention, Layer] = {}
         self.kernels: dict[tuple[Layer, bool], Kernel] = {}
         """Kernels by layer, and by whether they verify drafts."""
-        self._scales: dict[RadixAttention, tuple[Tensor, Tensor]] = {}
+        self._scales: dict[RadixAttention, tuple[Tensor, ...]] = {}
         options = getattr(runner, "server_args", None)
         self.numerics = "row" if getattr(options, "enable_deterministic_inference", False) else None
         # A prefix that is read once is a part of its own, and moves bits.
@@ -103,6 +108,8 @@ class AttnBackend(AttentionBackend):
         for name, module in runner.model.named_modules():
             if isinstance(module, RadixAttention):
                 reasons += self._layer_refusals(name, module)
+        if self.has_latents and not self.layers and not reasons:
+            reasons.append("pool: expected layers that read its latents, got none")
         if reasons:
             raise ValueError(f"attn's backend cannot serve this model: {'; '.join(reasons)}")
         for layer in self.layers.values():
@@ -120,9 +127,13 @@ class AttnBackend(AttentionBackend):
         return list(dict.fromkeys(found))
 
     def _layer_refusals(self, name: str, module: RadixAttention) -> list[str]:
-        found = refused_layer(module)
+        if self.has_latents:
+            value_dim = self.pool.kv_lora_rank
+            if not reads_latents(module, value_dim, value_dim + self.pool.qk_rope_head_dim):
+                return []  # No step of attn's reads expanded keys and values.
+        found = refused_layer(module, self.has_latents)
         try:
-            found_layer = layer_of(module, self.page_size, self.dtype, self.format)
+            found_layer = layer_of(module, self.page_size, self.dtype, self.format, self.has_latents)
             self.layers[module] = replace(found_layer, numerics=self.numerics)
         except SpecError as error:
             found.append(str(error))
@@ -251,10 +262,16 @@ class AttnBackend(AttentionBackend):
         if unknown:
             raise NotImplementedError(f"attn's backend: expected no {', '.join(unknown)} of a layer")
         assert self.forward_metadata is not None, "SGLang prepares a batch before it runs a layer"
+        if layer not in self.layers:
+            raise NotImplementedError(
+                f"attn's backend: expected absorbed queries over latents in layer {layer.layer_id}, got "
+                f"{layer.tp_k_head_num} heads of expanded keys with {layer.qk_head_dim} features"
+            )
         if save_kv_cache and k is not None:
             slots = self.forward_metadata.windowed_slots
             where = KVWriteLoc.for_layer(forward_batch, layer, swa_loc=slots)
-            self.pool.set_kv_buffer(layer, where, k, v, layer.k_scale, layer.v_scale)
+            scales = () if self.has_latents else (layer.k_scale, layer.v_scale)
+            self.pool.set_kv_buffer(layer, where, k, v, *scales)
         described, tensors = self.layers[layer], {}
         if sinks is not None:
             described, tensors["sink_logits"] = replace(described, sinks=True), sinks.detach().float()
@@ -262,7 +279,7 @@ class AttnBackend(AttentionBackend):
         if isinstance(step, DeviceStep):
             described = replace(described, device_plan=True)
         q = q.view(-1, layer.tp_q_head_num, layer.qk_head_dim)
-        out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+        out = torch.empty(*q.shape[:2], layer.v_head_dim, dtype=q.dtype, device=q.device)
         out[step.rows :] = 0
         pages = self._pages(layer, self.page_size)
         if isinstance(step, DraftStep):
@@ -282,13 +299,19 @@ class AttnBackend(AttentionBackend):
         return metadata.step
 
     def _pages(self, layer: RadixAttention, size: int) -> tuple[Tensor, ...]:
-        pages = tuple(pages_of(pool, size) for pool in self.pool.get_kv_buffer(layer.layer_id))
+        if self.has_latents:
+            pages: tuple[Tensor, ...] = (pages_of(self.pool.get_key_buffer(layer.layer_id), size),)
+        else:
+            pages = tuple(pages_of(pool, size) for pool in self.pool.get_kv_buffer(layer.layer_id))
         return pages if self.format is None else pages + self._scales_of(layer)
 
-    def _scales_of(self, layer: RadixAttention) -> tuple[Tensor, Tensor]:
-        """Return the factors of the elements of 8-bit pools: SGLang's, or 1."""
+    def _scales_of(self, layer: RadixAttention) -> tuple[Tensor, ...]:
+        """Return the factors of the elements of 8-bit pools: SGLang's, or 1. SGLang writes latents without one."""
         if layer not in self._scales:
             one = torch.ones(1, dtype=torch.float32, device=self.device)
+            if self.has_latents:
+                self._scales[layer] = (one,)
+                return self._scales[layer]
             given = layer.k_scale, layer.v_scale
             key, value = (one if scale is None else scale.detach().float().view(1) for scale in given)
             self._scales[layer] = key, value

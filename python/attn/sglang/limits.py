@@ -42,14 +42,16 @@ _ONE = ("dcp_size", "attn_cp_size")
 def refused_options(options: Any, uses_mla: bool, is_encoder_decoder: bool) -> list[str]:
     """Return why SGLang's options are refused, with the nearest legal values. `options` has them as attributes."""
     found = []
-    if uses_mla:
-        found.append("MLA: attn reads no caches of latents here")
     if is_encoder_decoder:
         found.append("an encoder beside the decoder: attn serves decoders alone here")
     algorithm = getattr(options, "speculative_algorithm", None)
     if algorithm and str(algorithm).upper() != DRAFTS:
         found.append(
             f"speculative_algorithm: expected none or {DRAFTS}, got {given(algorithm)}: attn was not run with its drafts"
+        )
+    elif algorithm and uses_mla:
+        found.append(
+            f"speculative_algorithm: expected none beside MLA, got {given(algorithm)}: attn was not run with drafts over latents"
         )
     elif algorithm and getattr(options, "enable_deterministic_inference", False):
         found.append(
@@ -72,32 +74,43 @@ def refused_options(options: Any, uses_mla: bool, is_encoder_decoder: bool) -> l
     return found
 
 
+LATENT_POOL = "MLATokenToKVPool"
+"""SGLang's pool of latents (MLA): a line is a key, and its first features are the value."""
+
+
 def refused_pool(
     kind: str, layout: str, quantized: bool, dtype: torch.dtype, model: torch.dtype
 ) -> list[str]:
     """Return why a pool is refused: its class, the order of its axes, its dtype beside the model's."""
-    if kind not in ("MHATokenToKVPool", "SWAKVPool"):
-        return [f"pool: expected MHATokenToKVPool or SWAKVPool, got {kind}"]
+    if kind not in ("MHATokenToKVPool", "SWAKVPool", LATENT_POOL):
+        return [f"pool: expected MHATokenToKVPool, SWAKVPool or {LATENT_POOL}, got {kind}"]
     found = []
-    if layout != "nhd":
+    if layout != "nhd" and kind != LATENT_POOL:  # Lines of latents have one head.
         found.append(f"layout of the pool: expected 'nhd', got {given(layout)}")
-    if quantized or (dtype != model and dtype not in FORMATS):
-        legal = ", ".join(map(str, (model, *FORMATS)))
+    formats = [torch.float8_e4m3fn] if kind == LATENT_POOL else [*FORMATS]
+    if quantized or (dtype != model and dtype not in formats):
+        legal = ", ".join(map(str, (model, *formats)))
         found.append(
             f"dtype of the pool: expected one of {legal}, got {'blocks with scales' if quantized else dtype}"
         )
     return found
 
 
-def refused_layer(layer: Any) -> list[str]:
-    """Return why a layer, which has the attributes of SGLang's RadixAttention, is refused."""
+def reads_latents(layer: Any, value_dim: int, dim: int) -> bool:
+    """Whether a layer reads lines of `dim` features whose first `value_dim` are the value. Models with MLA also have layers
+    over keys and values that are expanded from latents, which SGLang's other backends read prompts with."""
+    return (layer.tp_k_head_num, layer.qk_head_dim, layer.v_head_dim) == (1, dim, value_dim)
+
+
+def refused_layer(layer: Any, latent: bool = False) -> list[str]:
+    """Return why a layer, which has the attributes of SGLang's RadixAttention, is refused. `latent`: it reads latents."""
     found = []
     kind = str(getattr(layer.attn_type, "value", layer.attn_type))  # SGLang has a class of such words.
     if layer.is_cross_attention:
         found.append("attention to an encoder: attn serves decoders alone here")
     elif kind not in ATTN_TYPES:
         found.append(f"attention type: expected 'decoder', got '{kind}': attn serves no encoder here")
-    if layer.v_head_dim != layer.qk_head_dim:
+    if layer.v_head_dim != layer.qk_head_dim and not latent:
         found.append(f"values: expected the keys' {layer.qk_head_dim} features, got {layer.v_head_dim}")
     if layer.use_irope:
         found.append("use_irope: attn was not run with chunks that positions of their own begin")
@@ -110,7 +123,9 @@ def refused_layer(layer: Any) -> list[str]:
     return found
 
 
-def layer_of(layer: Any, page_size: int, dtype: torch.dtype, format: str | None) -> Layer:
+def layer_of(
+    layer: Any, page_size: int, dtype: torch.dtype, format: str | None, latent: bool = False
+) -> Layer:
     """Return attn's description of a layer that has the attributes of SGLang's RadixAttention. SpecError.
 
     SGLang's window is the number of tokens that a row sees before its own; -1 is all."""
@@ -125,4 +140,5 @@ def layer_of(layer: Any, page_size: int, dtype: torch.dtype, format: str | None)
         window=None if before is None or before < 0 else before + 1,
         softcap=float(layer.logit_cap or 0.0),
         format=format,
+        value_dim=layer.v_head_dim if latent else None,
     )

@@ -47,15 +47,18 @@ def check_options(server_args: Any) -> None:
         declare_resolution(server_args, "attn", cuda_graph_config=graphs)
 
 
-def backend(runner: Any) -> Any:
-    """Make the backend of a model runner. Raises ImportError for older versions of SGLang, and ValueError for layers and
+def backend(runner: Any, name: str) -> Any:
+    """Make the backend of a model runner, which SGLang knows by `name`. Raises ImportError for older versions of SGLang, and ValueError for layers and
     pools that attn does not serve."""
     from sglang.version import __version__
 
     if why := refuse_version("SGLang", __version__, RUN_WITH):
         raise ImportError(why)
     from .backend import AttnBackend
+    from .latents import absorb
 
     made = AttnBackend(runner)
+    if made.has_latents:
+        absorb(name)
     _logger.info("Using attn as attention backend, in pages of %d tokens.", made.page_size)
     return made

@@ -55,3 +55,40 @@ def test_kernels_of_windows_are_shared():
 def test_refusals_name_the_nearest(changes, message):
     with pytest.raises(attn.SpecError, match=message):
         Layer(**LAYER | changes)
+
+
+# --- Latents
+
+LATENT = dict(q_heads=4, kv_heads=1, head_dim=80, value_dim=64, dtype="float16", page_size=16, scale=0.1)
+
+
+def test_a_layer_over_latents_is_a_description():
+    assert Layer(**LATENT).store() == attn.Paged(page_size=16, value=attn.first(64))
+    quantized = Layer(**LATENT, format="fp8_e4m3")
+    store = attn.Paged(page_size=16, key="fp8_e4m3", key_scales="tensor", value=attn.first(64))
+    assert quantized.store() == store
+    assert (Layer(**LATENT).token_bytes, quantized.token_bytes, quantized.page_bytes) == (160, 80, 1280)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (dict(kv_heads=2), r"kv_heads: expected 1 beside value_dim, got 2; nearest legal: 1"),
+        (dict(format="int8"), r"format: expected None or 'fp8_e4m3' beside value_dim, got 'int8'"),
+        (dict(format="fp8_e5m2"), r"format: expected None or 'fp8_e4m3' beside value_dim, got 'fp8_e5m2'"),
+        (dict(value_dim=60), r"features: expected a multiple of 8"),
+        (dict(value_dim=88), r"value"),
+    ],
+)
+def test_other_latents_are_refused(changes, said):
+    with pytest.raises(attn.SpecError, match=said):
+        Layer(**LATENT | changes)
+
+
+def test_latents_have_no_pages_of_keys_and_values():
+    import torch
+
+    with pytest.raises(
+        attn.SpecError, match=r"value_dim: expected None: steps take \(lines,\) of latents, got 64"
+    ):
+        Layer(**LATENT).pages(torch.zeros(2, 1, 16, 80, dtype=torch.float16))

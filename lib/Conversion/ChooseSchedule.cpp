@@ -98,6 +98,12 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
     SmallVector<Attribute> schedules;
     for (ScheduleAttr schedule : chosen) {
       schedules.push_back(model.complete(schedule));
+      if (schedule.getKind() == ScheduleKind::Wgmma && shape->converted() && numericsAttr.isOn(function)) {
+        function.emitError() << schedule << " widens " << shape->converted()
+                             << ", which kernels of a numerics contract do not; nearest legal: a schedule of "
+                                "kind mma";
+        return signalPassFailure();
+      }
       if (failed(model.verify(cast<ScheduleAttr>(schedules.back()), [&] { return function.emitError(); })))
         return signalPassFailure();
     }
@@ -309,12 +315,16 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
       return "its kernel takes a single chain of updates";
     if (shape.mixesLatent())
       return "its rings have keys and values apart, or values that are a part of their keys, not both";
-    if (!shape.converted())
+    // Kernels of a numerics contract multiply the same numbers, and kernels of few rows widen in registers.
+    const bool byRow = numericsAttr.isOn(function);
+    if (!shape.converted() || (shape.mayWiden() && !byRow))
       return "";
     std::string text;
     llvm::raw_string_ostream(text) << "wgmma reads keys and values from shared memory as they are, and does "
                                       "not multiply "
                                    << shape.converted();
+    if (byRow && shape.mayWiden())
+      text += "; under a numerics contract no producer widens them";
     return text;
   }
 
@@ -349,6 +359,8 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
     // The shorter the dim, the more the exponentials weigh, so a third warpgroup hides them. Its registers
     // come also from the producer, which then cannot address parts of pages or several stores.
     using namespace prefilling;
+    if (shape.converted())
+      return hopperTile(model, shape, twoConsumers, /*tma=*/false);
     bool isShort = shape.valueDim <= shortHead && shape.keyDim <= shortHead;
     if (isShort && shape.regions.size() == 1 && shape.masks <= fewMasks)
       if (ScheduleAttr three = hopperTile(model, shape, threeConsumers, /*tma=*/true);
@@ -403,9 +415,11 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
                             int64_t keys) {
     if (!model.alignsTiles(keys))
       return {};
-    ScheduleAttr schedule = model.complete(ScheduleAttr::get(
-        &getContext(), fieldsOf(shape, ScheduleKind::Wgmma, mmaRows * warps / shape.valueSlices(), keys,
-                                warps, prefilling::stages)));
+    tile::ScheduleFields f = fieldsOf(shape, ScheduleKind::Wgmma, mmaRows * warps / shape.valueSlices(), keys,
+                                      warps, prefilling::stages);
+    // Quantized values become f16, and so do queries, in registers.
+    f.queryInRegisters = shape.converted() && shape.element.isBF16();
+    ScheduleAttr schedule = model.complete(ScheduleAttr::get(&getContext(), f));
     if (model.fragmentRegisters(schedule) <= model.fragmentRoom(schedule) && model.fitsBlock(schedule))
       return schedule;
     return {};

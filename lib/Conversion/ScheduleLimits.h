@@ -26,6 +26,8 @@ struct Registers {
 /// The registers of both roles. A producer that gathers computes addresses; three consumers and wide values
 /// leave it fewer.
 Registers registersOfRoles(int64_t consumers, bool gathers, int64_t valueDim);
+/// The registers of two consumers and of a producer that gathers quantized values and widens them.
+inline constexpr Registers registersOfWidening{72, 216};
 
 } // namespace mlir::attn
 

@@ -27,7 +27,8 @@ static constexpr int64_t mmaTokens = 16;
 //===----------------------------------------------------------------------===//
 
 bool ScheduleModel::mayLoadByTma(int64_t keys) const {
-  return llvm::all_of(shape.regions, [&](KVType type) { return tmaLoadLines(type, keys) > 0; });
+  return !shape.converted() &&
+         llvm::all_of(shape.regions, [&](KVType type) { return tmaLoadLines(type, keys) > 0; });
 }
 
 bool ScheduleModel::tearsPages(int64_t keys) const {
@@ -120,6 +121,19 @@ int64_t ScheduleModel::sharedBytes(ScheduleAttr schedule) const {
   RingType values = RingType::get(context, stages, valueTile(schedule.getWarpKeys()));
   int64_t slots = *schedule.getQueryStages();
   memory.place(RingType::get(context, slots, queries));
+  if (shape.converted()) { // other rings have barriers behind each
+    int64_t barriersOfStages = 0;
+    for (const WideningRing &ring :
+         wideningRings(shape.regions.front(), schedule.getWarpKeys(), shape.keyDim, shape.valueDim, stages)) {
+      memory.place(ring.type);
+      barriersOfStages += ring.isStored ? 0 : 2;
+    }
+    for (; barriersOfStages > 0; --barriersOfStages)
+      barriers(stages);
+    barriers(slots);
+    barriers(slots);
+    return memory.getBytes();
+  }
   memory.place(keys);
   // One more for tiles that are cleared first.
   barriers(schedule.loadsTokensByTma() && shape.areLatent() ? stages + 1 : stages); // full
@@ -181,8 +195,9 @@ ScheduleAttr ScheduleModel::completeRoles(ScheduleAttr schedule, int64_t querySt
   int64_t lines = *f.epilogue == Epilogue::Send ? ScheduleAttr::groupRows : *f.rows;
   fill(f.queryCopy, fetches ? lines : ScheduleAttr::gathered);
   bool gathers = *f.queryCopy == ScheduleAttr::gathered;
-  Registers registers =
-      registersOfRoles(schedule.getConsumers(), gathers, schedule.getSliceFeatures(shape.valueDim));
+  Registers registers = shape.converted() ? registersOfWidening
+                                          : registersOfRoles(schedule.getConsumers(), gathers,
+                                                             schedule.getSliceFeatures(shape.valueDim));
   fill(f.producerRegisters, registers.producer);
   // A single consumer begins with more registers than two consumers get.
   fill(f.consumerRegisters, std::max(registers.consumer, firstRegisters(ScheduleAttr::get(context, f))));

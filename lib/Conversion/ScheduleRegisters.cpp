@@ -100,6 +100,9 @@ constexpr int64_t keysBesideGather = 128;
 constexpr int64_t tmaRoomy = 176, tmaLoaded = 160;
 /// Limits if tokens are gathered. Several masks, or longer keys and so more descriptors, leave less.
 constexpr int64_t gathered = 160, gatheredCrowded = 144;
+/// The limit for plain scores with one mask if producers widen tokens (2026-12-01). Other kernels have the
+/// limits of gathered tokens.
+constexpr int64_t widened = 168;
 /// Less of either limit for more than three masks, and for several masks beside gathered queries.
 constexpr int64_t ofManyMasks = 24, ofMasksAndGather = 12;
 /// Consumers of wider values run short of registers, and get the producers'.
@@ -143,6 +146,8 @@ int64_t ScheduleModel::fragmentRoom(ScheduleAttr schedule) const {
   int64_t masks = manyMasks ? room::ofManyMasks : severalMasks && !even ? room::ofMasksAndGather : 0;
   if (schedule.loadsTokensByTma())
     return !severalMasks && (simple || even || wide) ? room::tmaRoomy : room::tmaLoaded - masks;
+  if (shape.converted() && simple)
+    return room::widened;
   bool crowded = (severalMasks || shape.keyDim > 128) && !wide;
   return (crowded ? room::gatheredCrowded : room::gathered) - masks;
 }

@@ -78,3 +78,25 @@ Type ScheduleShape::converted() const {
         return stored;
   return {};
 }
+
+/// Whether producers can widen a part of a store. A lane widens 16 features of a line at once, whose scale
+/// and zero point, those of values, lie in one word of the line's metadata. Scores take those of keys, one of
+/// each for a token. Results take the scale of a head or a tensor.
+static bool isWidenable(const rt::StorePart &part, int64_t tileDim, int64_t mostGroups) {
+  constexpr int64_t panel = 64, mostFeatures = 128, run = 16;
+  const rt::Format &format = part.format;
+  if (part.dim != tileDim || part.dim % panel != 0 || part.dim > mostFeatures || format.hasBlocks())
+    return false;
+  if (format.isInteger())
+    return format.groups(part.dim) <= mostGroups && format.group % run == 0;
+  return format.hasSharedScale();
+}
+
+bool ScheduleShape::mayWiden() const {
+  if (regions.size() != 1 || areLatent() || !isa<QuantizedType>(regions.front().getKey()) ||
+      !isa<QuantizedType>(regions.front().getValue()))
+    return false;
+  const rt::Store store = storeOf(regions.front());
+  return !store.isOfClass() && isWidenable(store.keys, keyDim, /*mostGroups=*/1) &&
+         isWidenable(store.values, valueDim, /*mostGroups=*/4);
+}

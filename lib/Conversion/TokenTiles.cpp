@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn/Conversion/TokenTiles.h"
 
+#include "attn/Conversion/Chain.h"
 #include "attn/Dialect/Attn/IR/Stores.h"
 #include "attn/Support/Elements.h"
 
@@ -64,6 +65,41 @@ bool mlir::attn::narrowsQueries(ScheduleAttr schedule, ArrayRef<KVType> regions,
            return region.getLatent() && isa<QuantizedType>(region.getKey()) &&
                   formatOf(region.getKey()).rest == formatOf(regions.front().getKey()).rest;
          });
+}
+
+bool mlir::attn::widensTokens(ScheduleAttr schedule, ArrayRef<KVType> regions) {
+  return schedule.getKind() == ScheduleKind::Wgmma && llvm::any_of(regions, isQuantized);
+}
+
+SharedType mlir::attn::widenedTile(SharedType tile, Type element) {
+  return SharedType::get(tile.getContext(), tile.getRowAxis(), tile.getRows(), tile.getColAxis(),
+                         tile.getCols(), element, tile.getSwizzled(), tile.getBoxes());
+}
+
+/// Tiles of metadata come last: the others are multiples of the swizzle's period.
+SmallVector<WideningRing> mlir::attn::wideningRings(KVType region, int64_t lines, int64_t keyDim,
+                                                    int64_t valueDim, int64_t stages) {
+  constexpr int64_t storedStages = 2; // one is widened while the next arrives
+  MLIRContext *context = region.getContext();
+  TokenTiles tiles = TokenTiles::of(region, lines, keyDim, valueDim);
+  SmallVector<WideningRing> rings;
+  auto stored = [&](Copy name, SharedType tile) {
+    rings.push_back({name, /*isStored=*/true, RingType::get(context, storedStages, tile)});
+  };
+  auto widened = [&](Copy name, SharedType tile, Type element) {
+    rings.push_back({name, /*isStored=*/false, RingType::get(context, stages, widenedTile(tile, element))});
+  };
+  widened(Copy::Keys, tiles.keys, Float16Type::get(context));
+  widened(Copy::Values, tiles.values, Float16Type::get(context));
+  stored(Copy::Keys, tiles.keys);
+  stored(Copy::Values, tiles.values);
+  for (SharedType tile : tiles.keyMeta)
+    stored(Copy::KeyMeta, tile);
+  for (SharedType tile : tiles.valueMeta)
+    stored(Copy::ValueMeta, tile);
+  for (SharedType tile : tiles.keyMeta)
+    widened(Copy::KeyMeta, tile, Float32Type::get(context));
+  return rings;
 }
 
 bool mlir::attn::haveSameTiles(KVType a, KVType b) {

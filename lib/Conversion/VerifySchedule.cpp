@@ -18,7 +18,7 @@ LogicalResult ScheduleModel::verifyTokenCopies(ScheduleAttr schedule, EmitError 
     return emitError() << schedule << " has copies of " << copies.size() << " regions, and there are "
                        << shape.regions.size();
   for (auto [lines, type] : llvm::zip_equal(copies, shape.regions)) {
-    int64_t possible = tmaLoadLines(type, schedule.getKeys());
+    int64_t possible = shape.converted() ? ScheduleAttr::gathered : tmaLoadLines(type, schedule.getKeys());
     if (lines != ScheduleAttr::gathered && lines != possible)
       return emitError() << schedule << " copies by " << nameOfCopy(lines) << ", and tiles of "
                          << schedule.getKeys() << " tokens of " << type << " come by "
@@ -31,6 +31,25 @@ LogicalResult ScheduleModel::verifyTokenCopies(ScheduleAttr schedule, EmitError 
   if (boxes != 0 && boxes != possible)
     return emitError() << schedule << " has value_boxes = " << boxes << ", expected 0"
                        << (possible ? " or " + std::to_string(possible) : "");
+  return success();
+}
+
+LogicalResult ScheduleModel::verifyWidening(ScheduleAttr schedule, EmitError emitError) const {
+  Type converted = shape.converted();
+  if (converted && !shape.mayWiden())
+    return emitError() << schedule
+                       << " multiplies keys and values of f16 or bf16, and producers do not widen "
+                       << converted << " here; nearest legal: a schedule of kind mma";
+  const bool narrows = converted && shape.element.isBF16();
+  if (schedule.getQueryInRegisters() != narrows)
+    return emitError() << schedule
+                       << " has query_in_registers = " << (schedule.getQueryInRegisters() ? "true" : "false")
+                       << ": expected "
+                       << (narrows ? "true, where queries of bf16 become f16 as quantized values do"
+                                   : "false, where wgmma reads queries from shared memory");
+  if (converted && schedule.getConsumers() != 2)
+    return emitError() << schedule << " widens " << converted << " for " << schedule.getConsumers()
+                       << " warpgroups: expected warps = 8";
   return success();
 }
 
@@ -99,9 +118,8 @@ LogicalResult ScheduleModel::verify(ScheduleAttr schedule,
   if (schedule.getKind() == ScheduleKind::Wgmma) {
     if (!chip.hasWgmma)
       return emitError() << schedule << " needs sm_90a, the only chip with wgmma; got " << chip.name;
-    if (Type converted = shape.converted())
-      return emitError() << schedule << " multiplies keys and values as they are stored, f16 or bf16; got "
-                         << converted << "; nearest legal: a schedule of kind mma";
+    if (failed(verifyWidening(schedule, emitError)))
+      return failure();
     if (!alignsTiles(schedule.getKeys()))
       return emitError() << schedule << " has tiles of keys and values that are no multiples of 1024 bytes, "
                          << "after which swizzles repeat; the nearest number of keys that has is "

@@ -251,3 +251,101 @@ func.func @decrease(%q: tensor<?x8x128xbf16> {attn.name = "q"}, %kv: !attn.kv<de
   %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
   return %o : tensor<?x8x128xbf16>
 }
+
+// -----
+
+!query = tensor<?x8x128xbf16>
+!codes = !attn.kv<paged<16>, heads = 8, dim = 128, key = !attn.quantized<i8, per = 128>, value = !attn.quantized<i8, per = 128>>
+!state = !attn.state<heads = 8, value_dim = 128>
+// expected-error @+1 {{has query_in_registers = false: expected true, where queries of bf16 become f16 as quantized values do}}
+func.func @widened_queries(%q: !query {attn.name = "q"}, %kv: !codes {attn.name = "kv"}) -> !query
+    attributes {tile.schedules = [#tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false>]} {
+  %0 = attn.init %q : !query -> !state
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : !query, !codes -> !state
+  %o = attn.finish %1 : !state -> !query
+  return %o : !query
+}
+
+// -----
+
+!query = tensor<?x8x128xf16>
+!codes = !attn.kv<paged<16>, heads = 8, dim = 128, key = !attn.quantized<i8, per = 128>, value = !attn.quantized<i8, per = 128>>
+!state = !attn.state<heads = 8, value_dim = 128>
+// expected-error @+1 {{has query_in_registers = true: expected false, where wgmma reads queries from shared memory}}
+func.func @widened_halves(%q: !query {attn.name = "q"}, %kv: !codes {attn.name = "kv"}) -> !query
+    attributes {tile.schedules = [#tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = true>]} {
+  %0 = attn.init %q : !query -> !state
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : !query, !codes -> !state
+  %o = attn.finish %1 : !state -> !query
+  return %o : !query
+}
+
+// -----
+
+!query = tensor<?x8x128xbf16>
+!codes = !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
+!state = !attn.state<heads = 8, value_dim = 128>
+// expected-error @+1 {{has query_in_registers = true: expected false, where wgmma reads queries from shared memory}}
+func.func @floats_in_registers(%q: !query {attn.name = "q"}, %kv: !codes {attn.name = "kv"}) -> !query
+    attributes {tile.schedules = [#tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = true>]} {
+  %0 = attn.init %q : !query -> !state
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : !query, !codes -> !state
+  %o = attn.finish %1 : !state -> !query
+  return %o : !query
+}
+
+// -----
+
+!query = tensor<?x8x128xbf16>
+!codes = !attn.kv<paged<16>, heads = 8, dim = 128, key = !attn.quantized<i8, per = 64>, value = !attn.quantized<i8, per = 64>>
+!state = !attn.state<heads = 8, value_dim = 128>
+// expected-error @+1 {{multiplies keys and values of f16 or bf16, and producers do not widen '!attn.quantized<i8, per = 64>' here; nearest legal: a schedule of kind mma}}
+func.func @widened_groups(%q: !query {attn.name = "q"}, %kv: !codes {attn.name = "kv"}) -> !query
+    attributes {tile.schedules = [#tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = true>]} {
+  %0 = attn.init %q : !query -> !state
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : !query, !codes -> !state
+  %o = attn.finish %1 : !state -> !query
+  return %o : !query
+}
+
+// -----
+
+!query = tensor<?x8x128xbf16>
+!codes = !attn.kv<paged<16>, heads = 8, dim = 128, key = !attn.quantized<i8, per = 128>, value = !attn.quantized<i8, per = 128>>
+!state = !attn.state<heads = 8, value_dim = 128>
+// expected-error @+1 {{widens '!attn.quantized<i8, per = 128>' for 1 warpgroups: expected warps = 8}}
+func.func @widened_warps(%q: !query {attn.name = "q"}, %kv: !codes {attn.name = "kv"}) -> !query
+    attributes {tile.schedules = [#tile.schedule<wgmma, rows = 64, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = false, query_in_registers = true>]} {
+  %0 = attn.init %q : !query -> !state
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : !query, !codes -> !state
+  %o = attn.finish %1 : !state -> !query
+  return %o : !query
+}
+
+// -----
+
+!query = tensor<?x8x128xbf16>
+!codes = !attn.kv<paged<16>, heads = 8, dim = 128, key = !attn.quantized<f8E4M3FN, per = head>, value = !attn.quantized<f8E4M3FN, per = head>>
+!state = !attn.state<heads = 8, value_dim = 128>
+// expected-error @+1 {{copies by boxes 16, and tiles of 64 tokens of '!attn.kv<paged<16>, heads = 8, dim = 128, key = !attn.quantized<f8E4M3FN, per = head>, value = !attn.quantized<f8E4M3FN, per = head>>' come by gather}}
+func.func @widened_boxes(%q: !query {attn.name = "q"}, %kv: !codes {attn.name = "kv"}) -> !query
+    attributes {tile.schedules = [#tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = true, key_copies = [boxes 16]>]} {
+  %0 = attn.init %q : !query -> !state
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : !query, !codes -> !state
+  %o = attn.finish %1 : !state -> !query
+  return %o : !query
+}
+
+// -----
+
+!query = tensor<?x8x128xbf16>
+!codes = !attn.kv<paged<16>, heads = 8, dim = 128, key = !attn.quantized<i8, per = 128>, value = !attn.quantized<i8, per = 128>>
+!state = !attn.state<heads = 8, value_dim = 128>
+// expected-error @+1 {{widens '!attn.quantized<i8, per = 128>', which kernels of a numerics contract do not; nearest legal: a schedule of kind mma}}
+func.func @widened_by_row(%q: !query {attn.name = "q"}, %kv: !codes {attn.name = "kv"}) -> !query
+    attributes {attn.numerics = "row", tile.schedules = [#tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = true>]} {
+  %0 = attn.init %q : !query -> !state
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : !query, !codes -> !state
+  %o = attn.finish %1 : !state -> !query
+  return %o : !query
+}

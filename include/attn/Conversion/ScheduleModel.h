@@ -38,6 +38,8 @@ struct ScheduleShape {
   bool mixesLatent() const;
   /// The first type of keys or values that tensor cores do not multiply as stored; null if there is none.
   Type converted() const;
+  /// Whether producers can widen quantized keys and values for wgmma.
+  bool mayWiden() const;
 };
 
 class ScheduleModel {
@@ -86,7 +88,7 @@ public:
 
 private:
   tile::SharedType queryTile(int64_t lines) const;
-  // Tiles of keys and values that tensor cores multiply as stored.
+  // Tiles of keys and values that tensor cores multiply as stored, or widened.
   tile::SharedType keyTile(int64_t lines) const;
   tile::SharedType valueTile(int64_t lines) const;
   tile::ScheduleAttr completeRoles(tile::ScheduleAttr schedule, int64_t queryStages) const;
@@ -94,6 +96,7 @@ private:
   bool pingPongs(tile::ScheduleAttr schedule) const;
   int64_t valueBoxesOf(ArrayRef<int64_t> copies, int64_t keys) const;
   using EmitError = function_ref<InFlightDiagnostic()>;
+  LogicalResult verifyWidening(tile::ScheduleAttr schedule, EmitError emitError) const;
   LogicalResult verifyTokenCopies(tile::ScheduleAttr schedule, EmitError emitError) const;
   LogicalResult verifyQueryCopies(tile::ScheduleAttr schedule, EmitError emitError) const;
   LogicalResult verifyRoles(tile::ScheduleAttr schedule, EmitError emitError) const;

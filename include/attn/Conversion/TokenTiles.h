@@ -27,6 +27,23 @@ bool narrowsQueries(tile::ScheduleAttr schedule, ArrayRef<KVType> regions, Type 
 /// The bytes in which the warps of such a kernel keep their largest elements.
 inline int64_t largestBytes(tile::ScheduleAttr schedule) { return 4 * schedule.getWarps(); }
 
+/// Whether warps that only copy also widen the tokens of these regions: wgmma reads keys and values from
+/// shared memory, in the 16-bit type that it multiplies. A kernel has one region then.
+bool widensTokens(tile::ScheduleAttr schedule, ArrayRef<KVType> regions);
+/// The tile that a tile is widened to. Quantized values become f16, scales and zeros of keys f32.
+tile::SharedType widenedTile(tile::SharedType tile, Type element);
+
+/// A ring of a kernel whose producers widen tokens.
+struct WideningRing {
+  Copy name;
+  bool isStored; ///< whether it holds tokens as they lie in the cache; otherwise MMAs or warps that compute
+                 ///< read it
+  tile::RingType type;
+};
+/// These rings in the order of their allocation. Widened keys, values and scales of keys have `stages` tiles.
+SmallVector<WideningRing> wideningRings(KVType region, int64_t lines, int64_t keyDim, int64_t valueDim,
+                                        int64_t stages);
+
 /// Whether the tokens of two regions have the same tiles.
 bool haveSameTiles(KVType a, KVType b);
 /// The first region of each kind. Regions of one kind have the same tiles, and share them.

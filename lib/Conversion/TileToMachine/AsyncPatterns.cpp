@@ -188,10 +188,25 @@ struct WaitPattern : TilePattern<WaitOp> {
 struct SyncPattern : TilePattern<SyncOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(SyncOp op, OpAdaptor, ConversionPatternRewriter &rewriter) const override {
-    if (op.getScope() == Scope::Warp)
-      rewriter.replaceOpWithNewOp<NVVM::SyncWarpOp>(op, emitter(op, rewriter).i32(-1));
-    else
+    // Ping-pong and TMA stores of results take named barriers from the first on.
+    constexpr int64_t producersBarrier = 15;
+    Emitter e = emitter(op, rewriter);
+    switch (op.getScope()) {
+    case Scope::Warp:
+      rewriter.replaceOpWithNewOp<NVVM::SyncWarpOp>(op, e.i32(-1));
+      break;
+    case Scope::Block:
       rewriter.replaceOpWithNewOp<NVVM::Barrier0Op>(op);
+      break;
+    case Scope::Producers: {
+      auto schedule = scheduleAttr.get(op->getParentOfType<func::FuncOp>());
+      if (!schedule || schedule.getProducerWarps() == 0)
+        return op.emitOpError("is for producer warps, and the kernel's tile.schedule has none");
+      NVVM::BarrierOp::create(rewriter, op.getLoc(), TypeRange(), e.i32(producersBarrier),
+                              e.i32(schedule.getProducerWarps() * 32), NVVM::BarrierReductionAttr(), Value());
+      rewriter.eraseOp(op);
+    }
+    }
     return success();
   }
 };

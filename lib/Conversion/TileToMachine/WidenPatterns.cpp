@@ -11,6 +11,9 @@
 #include "LaneCodes.h"
 #include "Patterns.h"
 
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+#include <cmath>
 #include <map>
 #include <optional>
 
@@ -263,9 +266,177 @@ struct WidenPattern : TilePattern<WidenOp> {
   }
 };
 
+/// Widens 16 neighbouring features of a line to eight registers of f16.
+class WideningRun {
+public:
+  WideningRun(Emitter &e, Type codes)
+      : e(e), codes(codes), bits(codes.getIntOrFloatBitWidth()), pair(VectorType::get(2, e.b.getF16Type())) {}
+
+  /// `words`: the quantized values; `meta`: a scale and a zero in a word, null without. Integers without them
+  /// count from the middle of their range.
+  SmallVector<Value> widen(ArrayRef<Value> words, Value meta) {
+    Value scale, zero;
+    middle = meta ? 0 : int64_t(1) << (bits - 1);
+    if (meta) {
+      scale = e.bitcast(pair, e.bytes(meta, meta, {0, 1, 0, 1}));
+      zero = e.bitcast(pair, e.bytes(meta, meta, {2, 3, 2, 3}));
+    }
+    SmallVector<Value> registers;
+    for (int64_t i = 0; i < features; i += 2) {
+      const int64_t place = i * bits / 8; // of the byte with the first of two
+      Value floats = exact(words[place / 4], static_cast<int32_t>(place % 4), i);
+      if (meta)
+        floats = fma(floats, scale, zero);
+      registers.push_back(e.bitcast(e.b.getI32Type(), floats));
+    }
+    return registers;
+  }
+  /// The 32-bit words of the run's quantized values.
+  int64_t countWords() const { return features * bits / 32; }
+
+  static constexpr int64_t features = 16;
+
+private:
+  /// Features i and i + 1, in byte `byte` of the word and in the next, or both in that byte.
+  Value exact(Value word, int32_t byte, int64_t i) {
+    auto f16 = [&](Value x) { return e.bitcast(pair, x); };
+    if (isa<Float8E4M3FNType>(codes)) {
+      Value two = arith::TruncIOp::create(e.b, e.loc, e.b.getI16Type(), e.shr(word, 8 * byte));
+      return NVVM::ConvertF8x2ToF16x2Op::create(
+          e.b, e.loc, pair, e.bitcast(VectorType::get(2, e.b.getI8Type()), two), /*relu=*/false, codes);
+    }
+    if (isa<Float8E5M2Type>(codes)) // the upper half of an f16
+      return f16(e.bytes(word, e.i32(0), {4, byte, 4, byte + 1}));
+    // In 1024 + x the mantissa counts ones. A value further up in its byte is larger by a power of two.
+    constexpr int32_t upper = 0x64;
+    if (bits == 8)
+      return LLVM::FAddOp::create(e.b, e.loc, f16(e.bytes(word, e.i32(upper), {byte, 4, byte + 1, 4})),
+                                  numbers(-1024 - middle, -1024 - middle));
+    const int64_t low = i * bits % 8, high = low + bits, mask = (int64_t(1) << bits) - 1;
+    Value both = e.bytes(word, e.i32(upper), {byte, 4, byte, 4});
+    Value alone = e.band(both, (upper << 24) | (mask << high << 16) | (upper << 8) | (mask << low));
+    auto power = [](int64_t up) { return std::ldexp(1.0, static_cast<int>(-up)); };
+    return fma(f16(alone), numbers(power(low), power(high)),
+               numbers(-1024 * power(low) - middle, -1024 * power(high) - middle));
+  }
+  Value fma(Value x, Value factor, Value term) { return LLVM::FMAOp::create(e.b, e.loc, x, factor, term); }
+  Value numbers(double low, double high) {
+    SmallVector<APFloat> both;
+    for (double number : {low, high}) {
+      bool lossy;
+      both.emplace_back(number).convert(APFloat::IEEEhalf(), APFloat::rmNearestTiesToEven, &lossy);
+    }
+    return LLVM::ConstantOp::create(e.b, e.loc, pair, DenseElementsAttr::get(pair, both));
+  }
+
+  Emitter &e;
+  Type codes;
+  int64_t bits, middle = 0;
+  VectorType pair;
+};
+
+/// A warp takes eight lines at a time, of which a lane has 16 features in each panel of the target. Lanes
+/// that access memory together have two, four or eight neighbouring lines, whose chunks lie in different
+/// banks, of the quantized values (codesMove) and of the target.
+struct WidenTilePattern : TilePattern<WidenTileOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(WidenTileOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    constexpr int64_t lines = 8, panelFeatures = 64, panelBytes = 128, runsOfPanel = 4, chunk = 16;
+    Emitter e = emitter(op, rewriter);
+    auto schedule = scheduleAttr.get(op->getParentOfType<func::FuncOp>());
+    if (!schedule || schedule.getProducerWarps() == 0)
+      return op.emitOpError("is for producer warps, and the kernel's tile.schedule has none");
+    SharedType source = op.getSource().getType(), target = op.getTarget().getType();
+    if (target.getElement().isF32()) {
+      widenMeta(e, adaptor.getSource(), adaptor.getTarget(), target.getRows(), schedule.getProducerWarps());
+      rewriter.eraseOp(op);
+      return success();
+    }
+    if (!target.getSwizzled())
+      return op.emitOpError("expected a swizzled tile, got ")
+             << target << "; --tile-infer-layouts swizzles it";
+    const int64_t width = source.getLineBytes(),
+                  runBytes = chunk * source.getElement().getIntOrFloatBitWidth() / 8;
+    const int64_t groups = op.getMeta() ? op.getMeta().getType().getCols() / 2 : 1,
+                  runs = source.getCols() / 16;
+    Value run = e.band(e.lanes.lane, runsOfPanel - 1), line = e.shr(e.lanes.lane, 2);
+    struct Place {
+      Value from, meta, to, next;
+    };
+    SmallVector<Place> places; // of each panel, in the first eight lines
+    for (int64_t panel = 0; panel * panelFeatures < source.getCols(); ++panel) {
+      Value number = e.add(run, panel * runsOfPanel), byte = e.mul(number, runBytes);
+      Value from = e.add(e.placeOf(source, width, line, e.shr(byte, 4)), e.band(byte, chunk - 1));
+      Value meta =
+          e.add(e.mul(line, 4 * groups), e.mul(e.shr(e.mul(number, groups), llvm::Log2_64(runs)), 4));
+      Value even = e.mul(run, 2), to = e.placeOf(target, panelBytes, line, even);
+      places.push_back({from, meta, to, e.placeOf(target, panelBytes, line, e.add(even, 1))});
+    }
+    auto widenLines = [&](OpBuilder &builder, Location loc, Value first, ValueRange) {
+      Emitter at(builder, loc, e.lanes);
+      WideningRun widening(at, source.getElement());
+      auto words = [&](Value tile, Value bytes, int64_t count) {
+        Value address = at.sharedAt(tile, bytes);
+        SmallVector<Value> loaded;
+        Type i32 = at.b.getI32Type();
+        if (count == 1)
+          return SmallVector<Value>{LLVM::LoadOp::create(at.b, loc, i32, address, 4)};
+        Value vector = LLVM::LoadOp::create(at.b, loc, VectorType::get(count, i32), address, 4 * count);
+        for (int64_t i = 0; i < count; ++i)
+          loaded.push_back(LLVM::ExtractElementOp::create(at.b, loc, vector, at.i32(i)));
+        return loaded;
+      };
+      for (auto [panel, place] : llvm::enumerate(places)) {
+        Value meta;
+        if (op.getMeta())
+          meta = words(adaptor.getMeta(), at.add(at.mul(first, 4 * groups), place.meta), 1).front();
+        SmallVector<Value> codes =
+            words(adaptor.getSource(), at.add(at.mul(first, width), place.from), widening.countWords());
+        SmallVector<Value> floats = widening.widen(codes, meta);
+        Value row = at.sharedAt(adaptor.getTarget(), at.mul(first, panelBytes));
+        for (auto [half, to] : {std::pair(0, place.to), std::pair(1, place.next)}) {
+          Value vector = LLVM::PoisonOp::create(at.b, loc, VectorType::get(4, at.b.getI32Type()));
+          for (int64_t i = 0; i < 4; ++i)
+            vector = LLVM::InsertElementOp::create(at.b, loc, vector, floats[half * 4 + i], at.i32(i));
+          Value address = at.sharedAt(at.sharedAt(row, to), panel * panelBytes * target.getRows());
+          LLVM::StoreOp::create(at.b, loc, vector, address, chunk);
+        }
+      }
+      scf::YieldOp::create(builder, loc);
+    };
+    scf::ForOp::create(rewriter, op.getLoc(), e.mul(e.lanes.warp, lines), e.i32(source.getRows()),
+                       e.i32(lines * schedule.getProducerWarps()), ValueRange(), widenLines);
+    rewriter.eraseOp(op);
+    return success();
+  }
+
+private:
+  /// A lane widens the scale and the zero of a line.
+  static void widenMeta(Emitter &e, Value source, Value target, int64_t lines, int64_t warps) {
+    constexpr int64_t lanes = 32, narrow = 4, wide = 8;
+    Value first = e.add(e.mul(e.lanes.warp, lanes), e.lanes.lane);
+    auto widenLine = [&](OpBuilder &builder, Location loc, Value line, ValueRange) {
+      Emitter at(builder, loc, e.lanes);
+      Value word = LLVM::LoadOp::create(builder, loc, builder.getI32Type(),
+                                        at.sharedAt(source, at.mul(line, narrow)), narrow);
+      Value halves = at.bitcast(VectorType::get(2, builder.getF16Type()), word);
+      Value both = LLVM::PoisonOp::create(builder, loc, VectorType::get(2, builder.getF32Type()));
+      for (int64_t i : {0, 1}) {
+        Value half = LLVM::ExtractElementOp::create(builder, loc, halves, at.i32(i));
+        Value number = arith::ExtFOp::create(builder, loc, builder.getF32Type(), half);
+        both = LLVM::InsertElementOp::create(builder, loc, both, number, at.i32(i));
+      }
+      LLVM::StoreOp::create(builder, loc, both, at.sharedAt(target, at.mul(line, wide)), wide);
+      scf::YieldOp::create(builder, loc);
+    };
+    scf::ForOp::create(e.b, e.loc, first, e.i32(lines), e.i32(lanes * warps), ValueRange(), widenLine);
+  }
+};
+
 } // namespace
 
 void tile::populateWidenPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                  const LaneMap &lanes) {
-  patterns.add<WidenPattern>(converter, patterns.getContext(), lanes);
+  patterns.add<WidenPattern, WidenTilePattern>(converter, patterns.getContext(), lanes);
 }

@@ -35,6 +35,10 @@
 // take; the others are divided by it, so they are at most 1 and fit f16. Powers
 // of two of keys scale the scores of their block.
 //
+// wgmma has no right operand in registers. Its producers widen tiles in shared
+// memory, to f16. Values become x * scale + zero there, and scores take the
+// scales and zero points of keys, which producers widen to f32.
+//
 // Values that are a part of their keys come out of the keys' tile, and share its
 // scales. Queries that do not fit registers are narrowed in shared memory, once
 // per task, so that keys become f16. If the last features of a key are bf16, so
@@ -67,6 +71,9 @@ static rt::StorePart partOf(UpdateOp update, bool keys) {
 
 /// Whether values are the first features of their keys.
 static bool isLatent(UpdateOp update) { return update.getKv().getType().getLatent(); }
+
+/// Whether a tile of quantized values is one of f16 already: producers have widened it.
+static bool isWidened(Value tile) { return !cast<SharedType>(tile.getType()).holdsCodes(); }
 
 /// Whether quantized values, read as 16-bit floats, are too small by a power of two.
 static bool isTiny(KVType kv, bool keys) { return widenedUnit(keys ? kv.getKey() : kv.getValue()) != 1; }
@@ -187,7 +194,7 @@ Value FragmentExpansion::rowsMmaTokens(UpdateOp update) {
   // tile.narrow bounds their size, so that tile.balance may make them smaller for tiny values.
   Value factor = copyOf(update.getQuery(), Copy::QueryFactor), scale = copyOf(update.getKv(), Copy::KeyScale);
   auto held = dyn_cast<FragmentType>(query.getType());
-  const bool tiny = held && part.format.isInteger();
+  const bool tiny = held && part.format.isInteger() && !isWidened(tile);
   if (held && (tiny || held.getElement().isBF16())) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointAfterValue(query); // where queries are staged: once, before the loop over tiles
@@ -196,6 +203,9 @@ Value FragmentExpansion::rowsMmaTokens(UpdateOp update) {
   }
   if (factor)
     scale = scale ? arith::MulFOp::create(b, scale, factor).getResult() : factor;
+  if (isWidened(tile))
+    return part.format.isInteger() ? widenedScores(update, query, tile, scale)
+                                   : scores(update.getQuery(), query, tile, scale);
   if (part.format.isMixed())
     return mixedScores(update, query, part, scale);
   if (isLatent(update) && !held)
@@ -209,6 +219,37 @@ Value FragmentExpansion::rowsMmaTokens(UpdateOp update) {
     return groupScores(update, query, keys, part, scale, tiny);
   Value ofTokens = part.format.scales == Scales::Token ? lineMeta(update, true).front() : Value();
   return scores(update.getQuery(), query, keys, scale, ofTokens);
+}
+
+/// The scores of integers that producers have widened, with one scale and zero point for each token. These
+/// integers count from the middle of their range, and so does the zero point: the two terms of a score would
+/// otherwise be larger than it, and lose as many bits.
+Value FragmentExpansion::widenedScores(UpdateOp update, Value query, Value tile, Value factor) {
+  Type f32 = b.getF32Type();
+  auto times = [&](Value vector, FragmentType type) {
+    return !factor ? vector : b.map(type, ValueRange{vector}, [&](ValueRange v) -> Value {
+      return arith::MulFOp::create(b, v[0], factor);
+    });
+  };
+  Value sums;
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointAfterValue(isa<SharedType>(query.getType()) ? Value(update.getQuery()) : query);
+    Value all = queryFragment(update.getQuery(), query);
+    sums = GroupSumsOp::create(b, SmallVector<Type>{rowsOf(f32)}, all, IntegerAttr()).getSums().front();
+    sums = times(sums, rowsOf(f32));
+  }
+  Value products = scores(update.getQuery(), query, tile);
+  SmallVector<Value> meta = lineMeta(update, /*keys=*/true);
+  const auto middle = static_cast<float>(1 << (partOf(update, /*keys=*/true).format.bits - 1));
+  Value zero = b.map(perToken(f32), meta, [&](ValueRange v) -> Value {
+    return math::FmaOp::create(b, v[0], b.f32(middle), v[1]);
+  });
+  return b.map(pairs(), ValueRange{products, times(meta[0], perToken(f32)), zero, sums},
+               [&](ValueRange v) -> Value {
+                 Value rest = arith::MulFOp::create(b, v[2], v[3]);
+                 return math::FmaOp::create(b, v[1], v[0], rest);
+               });
 }
 
 /// Some panels of a tile.
@@ -334,7 +375,7 @@ Value FragmentExpansion::groupScores(UpdateOp update, Value query, Value keys, c
 Value FragmentExpansion::valuesOf(UpdateOp update, const TokenMeta &weighed) {
   rt::StorePart part = partOf(update, /*keys=*/false);
   Value tile = copyOf(update.getKv(), Copy::Values);
-  if (part.format.isPlain())
+  if (part.format.isPlain() || isWidened(tile))
     return tile;
   if (isLatent(update)) {
     Value first = firstFeature();

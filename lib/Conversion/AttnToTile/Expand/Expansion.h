@@ -193,6 +193,7 @@ private:
   Value panelScores(UpdateOp update, Value query, const rt::StorePart &part, Value scale);
   Value mixedScores(UpdateOp update, Value query, const rt::StorePart &part, Value scale);
   Value scaleOfGroup(ArrayRef<Value> scales, int64_t group, int64_t groups);
+  Value widenedScores(UpdateOp update, Value query, Value tile, Value factor);
   Value groupScores(UpdateOp update, Value query, Value keys, const rt::StorePart &part, Value scale,
                     bool tiny);
   Value maskForList(UpdateOp update, Value scores, Value firstKey);

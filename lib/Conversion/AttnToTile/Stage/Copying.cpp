@@ -55,6 +55,43 @@ public:
     return copies;
   }
 
+  /// All quantized tokens of a tile are copied where its keys are produced. Each warp reads what other warps
+  /// have copied, so producers sync before they widen the tile, and before they copy over it.
+  SmallVector<Value> startWidened(Source &source, ArrayRef<Buffer> stored,
+                                  ArrayRef<Buffer> buffers) override {
+    source.locate(Scope::Producers);
+    SmallVector<Value> copies;
+    for (const Buffer &buffer : buffers) {
+      const bool isFirst = &buffer == buffers.begin(), isLast = &buffer + 1 == buffers.end();
+      SharedType tile = cast<RingType>(buffer.memory.getType()).getTile();
+      auto fill = ProduceOp::create(b, tile, buffer.memory, IntegerAttr());
+      copies.push_back(fill);
+      OpBuilder::InsertionGuard guard(b);
+      Block *body = b.createBlock(&fill.getCopies(), {}, {tile}, {fill.getLoc()});
+      SmallVector<Value> tiles = llvm::map_to_vector(stored, [&](const Buffer &from) -> Value {
+        return RingStageOp::create(b, cast<RingType>(from.memory.getType()).getTile(), from.memory, b.i32(0));
+      });
+      if (isFirst) {
+        source.gather(namesOf(stored), tiles, Scope::Producers);
+        CommitOp::create(b);
+        WaitOp::create(b, 0);
+        SyncOp::create(b, Scope::Producers);
+      }
+      auto copyNamed = [&](Copy name) -> Value {
+        for (auto [from, copy] : llvm::zip_equal(stored, tiles))
+          if (from.names.front() == name)
+            return copy;
+        return {};
+      };
+      const Copy name = buffer.names.front();
+      WidenTileOp::create(b, copyNamed(name), name == Copy::Values ? copyNamed(Copy::ValueMeta) : Value(),
+                          body->getArgument(0));
+      if (isLast)
+        SyncOp::create(b, Scope::Producers);
+    }
+    return copies;
+  }
+
 private:
   Value fill(Source &source, const Buffer &buffer) {
     auto warp = source.isLoadedByTma() ? b.getI64IntegerAttr(warpOf(buffer.names.front())) : IntegerAttr();

@@ -17,6 +17,11 @@ public:
 
   /// Starts copies of a source by warps of this scope, one for each name of the buffers.
   virtual SmallVector<Value> start(Source &source, ArrayRef<Buffer> buffers, tile::Scope copiers) = 0;
+  /// Starts copies of quantized tokens to `stored`, which the copying warps widen to `buffers`.
+  virtual SmallVector<Value> startWidened(Source &, ArrayRef<Buffer> /*stored*/,
+                                          ArrayRef<Buffer> /*buffers*/) {
+    llvm_unreachable("only warps that do nothing else widen tiles");
+  }
   /// Lets warps of this scope read the copies that were started.
   virtual void await(tile::Scope) {}
   /// Lets copies be overwritten after the last operation that reads them in this scope's warps.

@@ -55,8 +55,8 @@ void Memory::allocate() {
   addLargest();
 }
 
-ArrayRef<Buffer> Memory::ofTokens(KVType region) const {
-  return llvm::find_if(kinds, [&](const Kind &kind) { return haveSameTiles(kind.region, region); })->buffers;
+const Memory::Kind &Memory::kindOf(KVType region) const {
+  return *llvm::find_if(kinds, [&](const Kind &kind) { return haveSameTiles(kind.region, region); });
 }
 
 Value Memory::alloc(Type type, Value overlaid, bool perWarp) {
@@ -82,7 +82,26 @@ void Memory::addRows(ArrayRef<Copy> names) {
   }
 }
 
+/// Scales of keys are read as soon as scores are there, so they are produced behind the keys.
+void Memory::addWidenedTokens() {
+  KVType region = k.regions().front();
+  Kind kind{region, {}, {}};
+  for (const WideningRing &ring : wideningRings(region, k.tokenLines(), k.form.getKeyTile(),
+                                                k.valueFeatures(), k.schedule.getStages())) {
+    Buffer buffer{{ring.name}, alloc(ring.type)};
+    if (ring.isStored)
+      kind.stored.push_back(buffer);
+    else if (ring.name == Copy::KeyMeta)
+      kind.buffers.insert(kind.buffers.begin() + 1, buffer);
+    else
+      kind.buffers.push_back(buffer);
+  }
+  kinds.push_back(std::move(kind));
+}
+
 void Memory::addTokens() {
+  if (widensTokens(k.schedule, k.regions()))
+    return addWidenedTokens();
   int64_t lines = k.tokenLines(), keyTile = k.form.getKeyTile(), valueTile = k.valueFeatures();
   bool split = k.schedule.getSplitKeys(), walked = !k.form.keepsTokens();
   SmallVector<KVType> regions = regionsByTiles(k.regions());
@@ -96,7 +115,7 @@ void Memory::addTokens() {
       names.push_back(Copy::KeyRest);
     names.append(tiles.keyMeta.size(), Copy::KeyMeta);
     names.append(tiles.valueMeta.size(), Copy::ValueMeta);
-    kinds.push_back({region, {}});
+    kinds.push_back({region, {}, {}});
   }
   SmallVector<Value> all;
   for (auto [name, ring] :

@@ -23,7 +23,9 @@ public:
   explicit Memory(StagedKernel &kernel) : k(kernel), b(kernel.b) {}
 
   void allocate();
-  ArrayRef<Buffer> ofTokens(KVType region) const;
+  ArrayRef<Buffer> ofTokens(KVType region) const { return kindOf(region).buffers; }
+  /// The memory of quantized tokens that producers widen to `ofTokens`; empty if they copy to those.
+  ArrayRef<Buffer> storedTokens(KVType region) const { return kindOf(region).stored; }
 
   SmallVector<Buffer> rows;
   Value largest;        ///< the largest elements of queries that become f16 in place; null if none do
@@ -35,6 +37,7 @@ private:
   Type memoryType(tile::SharedType tile, bool walked);
   void addRows(ArrayRef<Copy> names);
   void addTokens();
+  void addWidenedTokens();
   void addExchange();
   void addNumbers();
   void addLargest();
@@ -43,8 +46,9 @@ private:
   KernelBuilder &b;
   struct Kind {
     KVType region;
-    SmallVector<Buffer> buffers;
+    SmallVector<Buffer> buffers, stored;
   };
+  const Kind &kindOf(KVType region) const;
   SmallVector<Kind> kinds; ///< kinds of regions; regions of one kind share tiles
 };
 

@@ -43,6 +43,11 @@ private:
   void stageTokens();
   void stageQueriesLate();
   Operation *narrowQueries(Value tile, RowsOp rows);
+  /// The type of a warp's queries in registers.
+  FragmentType queryFragment() {
+    return b.fragment({Axis::Query, Axis::Feature}, {k.form.getRows(), k.form.getKeyTile()},
+                      k.form.getElement());
+  }
   /// Lets copies of a part be overwritten: after the update by a tile if the part is walked; after the writes
   /// of a task's results, without such an update, if it is stationary.
   void release(UpdateOp byTile, Scope readers);
@@ -100,6 +105,8 @@ void Staging::stageRows() {
     copies.push_back(memory.sums);
     names.append({Copy::Exchange, Copy::Sums});
   }
+  if (!k.form.keepsTokens() && k.schedule.getQueryInRegisters()) // results do not leave through their tile
+    copies.front() = LoadOp::create(b, queryFragment(), copies.front(), first.getFirst());
   for (RowsOp rows : k.rows) {
     if (rows != first)
       b.setInsertionPointAfter(rows);
@@ -119,8 +126,10 @@ void Staging::stageTokens() {
     TokensOp last = tokensOf(updates.back().getKv());
     b.setInsertionPointAfter(last);
     TokenSource source(k, updates);
-    ArrayRef<Buffer> buffers = memory.ofTokens(last.getType());
-    SmallVector<Value> copies = copying->start(source, buffers, k.significance ? Scope::Warp : readers);
+    ArrayRef<Buffer> buffers = memory.ofTokens(last.getType()), stored = memory.storedTokens(last.getType());
+    SmallVector<Value> copies = stored.empty()
+                                    ? copying->start(source, buffers, k.significance ? Scope::Warp : readers)
+                                    : copying->startWidened(source, stored, buffers);
     copying->await(readers);
     SmallVector<Copy> names = namesOf(buffers);
     if (last.getType().getLatent()) // the first features of the keys' tile, and the keys' scales
@@ -164,14 +173,12 @@ void Staging::stageQueriesLate() {
       coded = PanelsOp::create(b, k.rowTile(k.rowLines(), first), tile, b.i32(0));
       rest = PanelsOp::create(b, k.rowTile(k.rowLines(), features), tile, b.i32(first));
     }
-  auto type =
-      b.fragment({Axis::Query, Axis::Feature}, {k.form.getRows(), k.form.getKeyTile()}, k.form.getElement());
   Operation *narrowed = nullptr;
   for (UpdateOp update : k.updates) {
     b.setInsertionPoint(tokensOf(update.getKv())->getParentOp());
     copying->await(Scope::Block);
     if (k.schedule.getQueryInRegisters())
-      query = LoadOp::create(b, type, tile, rows.getFirst());
+      query = LoadOp::create(b, queryFragment(), tile, rows.getFirst());
     if (!memory.largest) {
       update.getQueryMutable().assign(StagedOp::create(b, update.getQuery(), {Copy::Query}, query));
       continue;

@@ -8,6 +8,7 @@
 #include "AttnToTile/Kernel/PlanAccess.h"
 #include "AttnToTile/Kernel/TokenSlots.h"
 
+#include "attn/Conversion/TokenTiles.h"
 #include "attn/Dialect/Tile/IR/Launch.h"
 
 using namespace mlir;
@@ -361,15 +362,23 @@ void Walk::walkTilesOfAll(Line &line, const Segment &segment, Value queryRows) {
   bool apart = endsApart();
   Value end = apart ? b.add(segment.fullEnd, pastFull) : Value();
   Value hasRows = apart || oneGroup() ? Value() : b.less(groupRow, packedCount);
-  auto loop = scf::ForOp::create(b, tilesBegin(segment), segment.kvEnd, b.i32(schedule.getKeys()),
-                                 ValueRange{line.state});
+  Value begin = tilesBegin(segment);
+  // Copies of quantized values run ahead by tiles, which are then counted.
+  const bool counts = widensTokens(
+      schedule,
+      llvm::map_to_vector(chain.updates, [](UpdateOp update) -> KVType { return update.getKv().getType(); }));
+  auto loop = counts ? scf::ForOp::create(b, b.i32(0), tilesOf(segment, 0, begin), b.i32(1), line.state)
+                     : scf::ForOp::create(b, begin, segment.kvEnd, b.i32(schedule.getKeys()), line.state);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
+  Value firstKey = loop.getInductionVar();
+  if (counts)
+    firstKey = b.add(begin, b.mul(firstKey, b.i32(schedule.getKeys())));
   SmallVector<Value> tokens, updated;
   for (unsigned operand = 0; operand < chain.updates.size(); ++operand)
-    tokens.push_back(tokensOf(operand, segment, loop.getInductionVar()));
+    tokens.push_back(tokensOf(operand, segment, firstKey));
   Value state = loop.getRegionIterArg(0);
-  if (Value computes = apart ? b.less(loop.getInductionVar(), end) : hasRows) {
+  if (Value computes = apart ? b.less(firstKey, end) : hasRows) {
     auto some = scf::IfOp::create(b, TypeRange{state.getType()}, computes, /*withElseRegion=*/true);
     scf::YieldOp::create(b, some.getResults());
     b.setInsertionPointToStart(some.elseBlock());

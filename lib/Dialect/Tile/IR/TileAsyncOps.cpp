@@ -72,6 +72,43 @@ LogicalResult TmaLoadOp::verify() {
   return success();
 }
 
+/// Verifies a tile of metadata: pairs of a scale and a zero for some groups of features.
+static LogicalResult verifyMeta(WidenTileOp widen, SharedType meta, SharedType of, int64_t mostGroups) {
+  const int64_t groups = meta.getCols() / 2;
+  if (meta.getElement().isF16() && meta.getCols() % 2 == 0 && llvm::isPowerOf2_64(groups) &&
+      groups <= mostGroups && !meta.getSwizzled() && !meta.getBoxes() &&
+      meta.getRowAxis() == of.getRowAxis() && meta.getRows() == of.getRows())
+    return success();
+  return widen.emitOpError("expected a scale and a zero of f16 for ")
+         << (mostGroups > 1 ? "1, 2 or 4 groups of features" : "all features") << " of each of "
+         << of.getRows() << " lines, got " << meta;
+}
+
+LogicalResult WidenTileOp::verify() {
+  constexpr int64_t panel = 64, mostFeatures = 128, lines = 8, mostGroups = 4;
+  SharedType source = getSource().getType(), target = getTarget().getType();
+  Type codes = source.getElement(), element = target.getElement();
+  if (target.getRowAxis() != source.getRowAxis() || target.getRows() != source.getRows() ||
+      target.getColAxis() != source.getColAxis() || target.getCols() != source.getCols() || target.getBoxes())
+    return emitOpError("expected a target with the lines and columns of ") << source << ", got " << target;
+  if (element.isF32()) {
+    if (getMeta())
+      return emitOpError("expected no factors of metadata, got ") << getMeta().getType();
+    return verifyMeta(*this, source, source, /*mostGroups=*/1);
+  }
+  const bool integers =
+      codes.isSignlessInteger(8) || codes.isSignlessInteger(4) || codes.isSignlessInteger(2);
+  if (!element.isF16() || !(integers || isa<Float8E4M3FNType, Float8E5M2Type>(codes)))
+    return emitOpError("expected integers of 8, 4 or 2 bits, e4m3 or e5m2 that become f16, got ")
+           << source << " and " << target;
+  if (source.getRows() % lines != 0 || source.getCols() % panel != 0 || source.getCols() > mostFeatures ||
+      source.getBoxes())
+    return emitOpError("expected a multiple of 8 lines, of 64 or 128 features, got ") << source;
+  if (getMeta() && !integers)
+    return emitOpError("expected scales and zeros of integers alone, got ") << source;
+  return getMeta() ? verifyMeta(*this, getMeta().getType(), source, mostGroups) : success();
+}
+
 LogicalResult TmaStoreOp::verify() {
   if (getTile().getType().getBoxes())
     return emitOpError("expected a tile in one box, got ") << getTile().getType();

@@ -57,10 +57,9 @@ static LogicalResult verifyTiles(EmitError emitError, ScheduleKind kind, int64_t
                        << ", and 1 with split_keys, got " << slices << " (warps = " << warps << ")";
   int64_t warpRows = splitKeys ? rows : rows * slices / warps;
   int64_t warpKeys = splitKeys ? keys / warps : keys;
-  if (kind == ScheduleKind::Wgmma && (warps % ScheduleAttr::groupWarps != 0 || splitKeys || queryInRegisters))
-    return emitError()
-           << "wgmma computes with whole warpgroups on queries in shared memory: expected warps a multiple "
-              "of 4, split_keys and query_in_registers false";
+  if (kind == ScheduleKind::Wgmma && (warps % ScheduleAttr::groupWarps != 0 || splitKeys))
+    return emitError() << "wgmma computes with whole warpgroups: expected warps a multiple of 4 and "
+                          "split_keys false";
   bool few = warpRows == ScheduleAttr::fewRows && splitKeys && queryInRegisters;
   if ((warpRows != 16 && !few) || (!splitKeys && rows * slices % warps != 0))
     return emitError() << "expected 16 rows per warp, or " << ScheduleAttr::fewRows

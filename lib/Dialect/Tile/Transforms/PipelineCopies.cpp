@@ -62,7 +62,8 @@ struct TileLoop {
           return loop.emitOpError("expected one gather per iteration, found two");
         found.gather = gather;
       } else if (auto sync = dyn_cast<SyncOp>(op)) {
-        (found.arrived ? found.left : found.arrived) = sync;
+        if (!found.arrived || found.arrived.getScope() == sync.getScope())
+          (found.arrived ? found.left : found.arrived) = sync;
       }
     }
     if (!found.gather || !found.arrived || !found.left || found.arrived->isBeforeInBlock(found.gather))
@@ -265,9 +266,13 @@ void Pipeline::writeSteadyState() {
     Operation *yield = loop.getBody()->getTerminator();
     yield->setOperand(yield->getNumOperands() - 1, next);
   }
+  SmallPtrSet<Value, 8> rings; // of the gather: the loop may use others
+  for (Value target : tiles.gather.getTargets())
+    rings.insert(target.getDefiningOp<RingStageOp>().getRing());
   eraseOwnCopies();
   for (auto ofRing : loop.getBody()->getOps<RingStageOp>())
-    ofRing.getIndexMutable().assign(stage);
+    if (rings.contains(ofRing.getRing()))
+      ofRing.getIndexMutable().assign(stage);
   b.setInsertionPointAfter(loop);
   SyncOp::create(b, scope);
 }

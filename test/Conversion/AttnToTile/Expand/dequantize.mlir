@@ -24,7 +24,7 @@
 // CHECK: %[[INVERSE:.*]] = tile.reciprocal
 // CHECK-NEXT: arith.mulf %[[INVERSE]], %[[VS]] : f32
 
-// REMARK: schedule mma instead of wgmma: wgmma reads keys and values from shared memory as they are, and does not multiply !attn.quantized<f8E4M3FN, per = head>
+// REMARK: schedule wgmma for prefill
 
 // SM80-NOT: cvt.rn.f16x2.e4m3x2
 // SM80: mma.sync

@@ -141,3 +141,75 @@ func.func @part(%ds: !ds, %k: !k, %i: i32) {
   %0 = tile.start_mma %ds, %k from %i : !ds, !k -> !s
   return
 }
+
+// -----
+
+!codes = !tile.shared<key 64, feature 128, i4>
+!wide = !tile.shared<key 64, feature 64, f16>
+func.func @widened_features(%codes: !codes, %wide: !wide) {
+  // expected-error @+1 {{expected a target with the lines and columns of '!tile.shared<key 64, feature 128, i4>', got '!tile.shared<key 64, feature 64, f16>'}}
+  tile.widen_tile %codes into %wide : !codes -> !wide
+  return
+}
+
+// -----
+
+!codes = !tile.shared<key 64, feature 128, f4E2M1FN>
+!wide = !tile.shared<key 64, feature 128, f16>
+func.func @widened_codes(%codes: !codes, %wide: !wide) {
+  // expected-error @+1 {{expected integers of 8, 4 or 2 bits, e4m3 or e5m2 that become f16, got '!tile.shared<key 64, feature 128, f4E2M1FN>'}}
+  tile.widen_tile %codes into %wide : !codes -> !wide
+  return
+}
+
+// -----
+
+!codes = !tile.shared<key 64, feature 96, i8>
+!wide = !tile.shared<key 64, feature 96, f16>
+func.func @widened_lines(%codes: !codes, %wide: !wide) {
+  // expected-error @+1 {{expected a multiple of 8 lines, of 64 or 128 features, got '!tile.shared<key 64, feature 96, i8>'}}
+  tile.widen_tile %codes into %wide : !codes -> !wide
+  return
+}
+
+// -----
+
+!codes = !tile.shared<key 64, feature 128, f8E4M3FN>
+!meta = !tile.shared<key 64, feature 2, f16>
+!wide = !tile.shared<key 64, feature 128, f16>
+func.func @widened_floats(%codes: !codes, %meta: !meta, %wide: !wide) {
+  // expected-error @+1 {{expected scales and zeros of integers alone, got '!tile.shared<key 64, feature 128, f8E4M3FN>'}}
+  tile.widen_tile %codes by %meta into %wide : !codes by !meta -> !wide
+  return
+}
+
+// -----
+
+!codes = !tile.shared<key 64, feature 128, i8>
+!meta = !tile.shared<key 32, feature 2, f16>
+!wide = !tile.shared<key 64, feature 128, f16>
+func.func @widened_by_fewer(%codes: !codes, %meta: !meta, %wide: !wide) {
+  // expected-error @+1 {{expected a scale and a zero of f16 for 1, 2 or 4 groups of features of each of 64 lines, got '!tile.shared<key 32, feature 2, f16>'}}
+  tile.widen_tile %codes by %meta into %wide : !codes by !meta -> !wide
+  return
+}
+
+// -----
+
+!meta = !tile.shared<key 64, feature 4, f16>
+!wide = !tile.shared<key 64, feature 4, f32>
+func.func @widened_groups(%meta: !meta, %wide: !wide) {
+  // expected-error @+1 {{expected a scale and a zero of f16 for all features of each of 64 lines, got '!tile.shared<key 64, feature 4, f16>'}}
+  tile.widen_tile %meta into %wide : !meta -> !wide
+  return
+}
+
+// -----
+
+!meta = !tile.shared<key 64, feature 2, f16>
+!wide = !tile.shared<key 64, feature 2, f32>
+func.func @widened_meta_by_meta(%meta: !meta, %wide: !wide) {
+  // expected-error @+1 {{expected no factors of metadata, got '!tile.shared<key 64, feature 2, f16>'}}
+  tile.widen_tile %meta by %meta into %wide : !meta by !meta -> !wide
+  return
+}

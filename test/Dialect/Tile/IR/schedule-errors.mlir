@@ -132,7 +132,7 @@ module attributes {tile.shared_bytes = -1 : i64} {}
 
 // -----
 
-// expected-error @+1 {{expected warps a multiple of 4, split_keys and query_in_registers false}}
+// expected-error @+1 {{expected warps a multiple of 4 and split_keys false}}
 module attributes {a = #tile.schedule<wgmma, rows = 96, keys = 64, warps = 6, stages = 2, blocks = 1, split_keys = false, query_in_registers = false>} {}
 
 // -----

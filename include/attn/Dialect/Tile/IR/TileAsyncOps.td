@@ -64,7 +64,8 @@ def Tile_ProduceOp : Tile_Op<"produce", [SingleBlock, NoTerminator]> {
     The region's argument is the tile. The region holds the copies into it: gathers, or one TMA load without a
     barrier, after which a `tile.clear` may clear lines past the store's end. The result is the tile once all
     copies have landed, until its last use in the enclosing block. The number of stages limits how many tiles
-    can be in flight before one is released. `--tile-specialize-warps` lets warps other than the tile's users
+    can be in flight before one is released. Or it holds a `tile.widen_tile` into the tile, with gathers of what
+    is widened, which `--tile-pipeline-copies` lets run ahead. `--tile-specialize-warps` lets warps other than the tile's users
     produce it, and `--tile-insert-barriers` lets both sides wait for each other.
 
     If the producer warps share the work, `warp` names the one that copies; otherwise all copy.
@@ -157,6 +158,26 @@ def Tile_StageOp : Tile_Op<"stage"> {
     Arg<Tile_SharedType, "the tile, of f16, bf16 or f32">:$tile,
     Arg<I32, "line of the fragment's first line, a multiple of 16">:$line);
   let assemblyFormat = "$fragment `into` $tile `at` $line attr-dict `:` type($fragment) `->` type($tile)";
+  let hasVerifier = 1;
+}
+
+def Tile_WidenTileOp : Tile_Op<"widen_tile"> {
+  let summary = "the producer warps widen a shared tile of quantized values to f16, or of metadata to f32";
+  let description = [{
+    Does for a tile what `tile.widen` does for a right operand in registers: every element becomes f16,
+    exactly. Integers of n bits count from the middle of their range: element - 2^(n - 1). With `by`, an
+    integer becomes element * scale + zero in f16, rounded once. A line of `meta` has a scale and a zero for
+    each of its groups of features. A tile of f16 with a scale and a zero in each line becomes f32.
+
+    All producers take part, in a `tile.produce` of `target`; each widens some lines. They have synced since
+    `source` and `meta` arrived. `--tile-insert-barriers` fences before other warps' MMAs read `target`.
+  }];
+  let arguments = (ins Arg<Tile_SharedType, "quantized values, 64 or 128 in a line, or metadata">:$source,
+                       Arg<Optional<Tile_SharedType>, "f16, pairs of a scale and a zero">:$meta,
+                       Arg<Tile_SharedType, "the tile to fill, f16 or f32, with the same lines and columns">:$target);
+  let assemblyFormat = [{
+    $source (`by` $meta^)? `into` $target attr-dict `:` type($source) (`by` type($meta)^)? `->` type($target)
+  }];
   let hasVerifier = 1;
 }
 

@@ -33,7 +33,7 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
     `query_in_registers`. Without `split_keys` every warp has 16 rows and reads the block's common tile
     (prefill). `stages` tiles are in flight. `blocks` blocks share a multiprocessor. Under `wgmma`, `warps`
     counts the warps that compute, four to a warpgroup. `query_in_registers` keeps the query fragments in
-    registers over the whole loop.
+    registers over the whole loop; under `wgmma`, those of bf16 beside quantized keys, as f16.
 
     With `value_slices` n, n warps (under wgmma, n warpgroups) share their rows. Each computes all scores of
     these rows, and the accumulator of a slice of the value features: accumulators of more than 256 features

@@ -135,7 +135,7 @@ def Tile_WaitOp : Tile_Op<"wait"> {
 }
 
 def Tile_SyncOp : Tile_Op<"sync"> {
-  let summary = "barrier over the warp or the block; orders their shared-memory accesses";
+  let summary = "barrier over the warp, the producer warps or the block; orders their shared-memory accesses";
   let arguments = (ins Arg<Tile_Scope, "the threads that sync">:$scope);
   let assemblyFormat = "$scope attr-dict";
 }

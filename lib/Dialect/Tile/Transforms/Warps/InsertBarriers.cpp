@@ -18,6 +18,9 @@
 // released then. So the first consumed tile releases a stage that was never produced, and the producer's wait
 // for the ring's last stage comes a round later.
 //
+// Producers widen a tile that they have copied elsewhere. Each warp fences and arrives when it has written
+// its lines. The loop around such copies gets `tile.stages`, and --tile-pipeline-copies lets them run ahead.
+//
 // A gather writes through the generic proxy, and MMAs read through the async proxy: a warp that has waited
 // for the copies fences, once for all copies that it has waited for.
 //
@@ -110,10 +113,13 @@ void RingBarriers::allocate() {
     ring->empty = alloc(ring->getStages());
   }
   b.setInsertionPointAfter(last);
-  // A TMA load arrives once; for a gather, each producer thread arrives with its copies.
+  // A TMA load arrives once; for a gather, each producer thread arrives with its copies. A warp that widens
+  // arrives once.
   auto arrivals = [&](Ring &ring) -> int64_t {
     bool alone = cast<ProduceOp>(ring.produces.front()).getWarp().has_value();
-    return ring.gathers ? 32 * (alone ? 1 : schedule.getProducerWarps()) : 1;
+    return ring.gathers  ? 32 * (alone ? 1 : schedule.getProducerWarps())
+           : ring.widens ? schedule.getProducerWarps()
+                         : 1;
   };
   SmallVector<Value> all;
   SmallVector<int64_t> counts;
@@ -153,9 +159,14 @@ void RingBarriers::lowerProduce(RingCounters &counters, ProduceOp produce) {
   Value tile = counters.tileOf(produce), stage = stageOf(ring, tile), target = tileIn(ring, stage);
   Value parity = parityOf(ring, ring.sent ? later(tile, 1) : tile);
   MbarrierWaitOp::create(b, ring.empty, stage, parity, /*before=*/true);
-  if (!ring.gathers) // all lanes have seen this phase before a copy lets other lanes end the next
+  if (!ring.gathers &&
+      !ring.widens) // all lanes have seen this phase before a copy lets other lanes end the next
     SyncOp::create(b, Scope::Warp);
   Block &block = produce.getCopies().front();
+  auto loop = produce->getParentOfType<scf::ForOp>();
+  for (auto gather : block.getOps<GatherOp>())
+    if (auto stored = gather.getTargets().front().getDefiningOp<RingStageOp>(); ring.widens && stored && loop)
+      stagesAttr.set(loop, b.getI64IntegerAttr(stored.getRing().getType().getStages()));
   block.getArgument(0).replaceAllUsesWith(target);
   if (copies.clear)
     counters.clearedOf(produce) = tmaLoadAndClear(copies, ring, stage, counters.clearedOf(produce));
@@ -165,9 +176,13 @@ void RingBarriers::lowerProduce(RingCounters &counters, ProduceOp produce) {
       tmaLoad.getIndexMutable().assign(stage);
     });
   produce->getBlock()->getOperations().splice(produce->getIterator(), block.getOperations());
-  if (ring.gathers) {
-    at(produce);
+  at(produce);
+  if (ring.gathers)
     ArriveOnCopiesOp::create(b, ring.full, stage);
+  if (ring.widens) {
+    FenceAsyncOp::create(b);
+    SyncOp::create(b, Scope::Warp); // all lanes have written
+    ArriveOp::create(b, ring.full, stage, Value());
   }
   produce.erase();
 }

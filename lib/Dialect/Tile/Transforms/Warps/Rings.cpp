@@ -54,6 +54,16 @@ static LogicalResult verifyClear(ProduceOp produce, ProducedCopies copies) {
   return success();
 }
 
+/// Verifies that all producers widen the tile that they produce.
+static LogicalResult verifyWiden(ProduceOp produce, WidenTileOp widen, bool fetches) {
+  if (fetches || produce.getWarp())
+    return widen.emitOpError("expected a tile.produce of all producers, without TMA loads");
+  if (widen->getBlock() != &produce.getCopies().front() ||
+      widen.getTarget() != produce.getCopies().front().getArgument(0))
+    return widen.emitOpError("expected to widen to the tile of the enclosing tile.produce");
+  return success();
+}
+
 FailureOr<ProducedCopies> tile::copiesOf(ProduceOp produce) {
   ProducedCopies copies;
   Block &block = produce.getCopies().front();
@@ -71,6 +81,8 @@ FailureOr<ProducedCopies> tile::copiesOf(ProduceOp produce) {
         return tmaLoad.emitOpError("expected no barriers in a tile.produce"), WalkResult::interrupt();
       if (tmaLoad->getBlock() == &block)
         copies.tmaLoad = tmaLoad;
+    } else if (auto widen = dyn_cast<WidenTileOp>(op)) {
+      copies.widen = widen;
     } else if (auto clear = dyn_cast<ClearOp>(op)) {
       if (copies.clear)
         return clear.emitOpError("is the second clear of a tile.produce"), WalkResult::interrupt();
@@ -80,6 +92,12 @@ FailureOr<ProducedCopies> tile::copiesOf(ProduceOp produce) {
   });
   if (found.wasInterrupted())
     return failure();
+  if (copies.widen) {
+    copies.gathers = false; // to other tiles
+    if (failed(verifyWiden(produce, copies.widen, fetches)))
+      return failure();
+    return copies;
+  }
   if (copies.gathers == fetches)
     return produce.emitOpError("expected a TMA load, or gathers");
   if (fetches && !produce.getWarp())
@@ -179,7 +197,7 @@ static LogicalResult verifyPlaces(ArrayRef<Operation *> operations) {
 
 /// Completes a ring whose produces and consumes are known.
 static LogicalResult complete(Ring &ring) {
-  auto &[tiles, produces, consumes, gathers, clears, sent, full, empty] = ring;
+  auto &[tiles, produces, consumes, gathers, clears, sent, widens, full, empty] = ring;
   if (produces.empty() || consumes.empty())
     return tiles.emitOpError("is a ring that is ")
            << (produces.empty() ? "consumed and not produced" : "produced and not consumed");
@@ -193,9 +211,11 @@ static LogicalResult complete(Ring &ring) {
     FailureOr<ProducedCopies> copies = copiesOf(cast<ProduceOp>(op));
     if (failed(copies))
       return failure();
+    if (op != produces.front() && widens != (copies->widen != nullptr))
+      return op->emitOpError("expected all tiles of a ring to be widened, or none");
     if (op != produces.front() && gathers != copies->gathers)
       return op->emitOpError("expected all tiles of a ring to be gathered, or all to be loaded by TMA");
-    gathers = copies->gathers;
+    gathers = copies->gathers, widens = copies->widen != nullptr;
     clears |= copies->clear != nullptr;
   }
   for (Operation *op : consumes) {

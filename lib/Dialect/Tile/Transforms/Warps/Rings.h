@@ -18,7 +18,8 @@ Value ringOf(Operation *op);
 struct ProducedCopies {
   TmaLoadOp tmaLoad;    ///< null if they are gathers, or if branches hold the TMA loads
   ClearOp clear;        ///< after the TMA load, if there is one
-  bool gathers = false; ///< else they are TMA loads
+  bool gathers = false; ///< else they are TMA loads, or a tile of quantized values that is widened
+  WidenTileOp widen;    ///< null if nothing is widened
 };
 /// Returns the copies of a `tile.produce`, or reports an error.
 FailureOr<ProducedCopies> copiesOf(ProduceOp produce);
@@ -40,7 +41,7 @@ FailureOr<TileUses> usesOf(ConsumeOp consume);
 struct Ring {
   AllocOp tiles;
   SmallVector<Operation *> produces, consumes; ///< in order
-  bool gathers = false, clears = false, sent = false;
+  bool gathers = false, clears = false, sent = false, widens = false;
   Value full = {}, empty = {};
 
   RingType getType() { return cast<RingType>(tiles.getMemory().getType()); }

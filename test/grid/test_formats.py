@@ -178,6 +178,48 @@ def test_bytes_are_those_of_codes(folder, store, pair):
     assert report["bank_conflicts"] <= 0.02
 
 
+# Pairs whose tiles the producers of a wgmma kernel widen: "i4 32" has groups of 32 features.
+WIDENED = (
+    "e4m3-head/e4m3-head",
+    "e5m2-tensor/e4m3-tensor",
+    "i8G/i8G",
+    "i8G/i4 32",
+    "i4G/i2G",
+    "i2G/e5m2-head",
+)
+
+
+def widened_points():
+    """Pairs, dims and types, each with a store and a mask in turn; all of them with --full."""
+    stores, sees = (
+        ("paged<16>", "paged<1>", "packed", "dense"),
+        ("causal", "causal and (sink(4) | recent(64))"),
+    )
+    for turn, (pair, dim, dtype) in enumerate(itertools.product(WIDENED, (128, 64), ("f16", "bf16"))):
+        if dim == 64 and "i2" in pair:
+            continue  # lines of two bits are padded to 32 bytes, more features than these
+        for number, (store, see) in enumerate(itertools.product(stores, sees)):
+            if FULL or number == turn * 3 % 8:
+                yield pair, dim, dtype, store, see
+
+
+@pytest.mark.parametrize("pair,dim,dtype,store,see", list(widened_points()))
+def test_widened(folder, pair, dim, dtype, store, see):
+    """Prefill on Hopper: producers widen tiles of codes."""
+    key, value = (
+        f"!attn.quantized<{', per = '.join(name.split())}>" if " " in name else codes(name, dim)
+        for name in pair.split("/")
+    )
+    file = folder / "widened.mlir"
+    file.write_text(Problem(8, 2, dim, dim, dtype, store, see, key=key, value=value).text())
+    options = ("--target=sm_90a", "--dim=batch=2", "--dim=q_len=70", "--dim=kv_len=150..400")
+    status, report, errors = attn_run(file, "--check", f"--device={DEVICE}", *options)
+    assert status == 0, errors
+    assert report["passed"] and report["kernel"].endswith("rows128")
+    assert report["schedule"] == "wgmma"
+    assert DEVICE != "host" or report["bank_conflicts"] <= 0.02
+
+
 def e4m3_numbers():
     """Return the numbers of the 256 bit patterns, from the definition: sign, four bits of exponent, three of mantissa."""
     code = np.arange(256)
@@ -231,6 +273,10 @@ KERNELS = [
         ((256, 256), "f16", "paged<16>", "causal", "e4m3-head/".partition("/"), "sm_80"),
         ((192, 192), "bf16", "paged<16>", DUO, "e4m3-token/e4m3-token".partition("/"), "sm_89"),
         ((128, 128), "bf16", "paged<16>", "causal", "i8G/i4G".partition("/"), "sm_90a"),
+        ((128, 128), "f16", "paged<1>", DUO, "e4m3-head/e5m2-head".partition("/"), "sm_90a"),
+        ((128, 128), "f16", "dense", "window(100)", "i8G/i8G".partition("/"), "sm_90a"),
+        ((128, 128), "bf16", "paged<1>", DUO, "i8G/i8G".partition("/"), "sm_90a"),
+        ((64, 64), "bf16", "paged<16>", "window(100)", "i4G/i8G".partition("/"), "sm_90a"),
         ((128, 128), "f16", "paged<16>", "causal", "i4G/i2G".partition("/"), "sm_90a"),
         ((128, 128), "bf16", "paged<16>", "causal", "i4g/i2g".partition("/"), "sm_90a"),
         ((64, 64), "f16", "packed", "window(100)", "e5m2-token/".partition("/"), "sm_120a"),

@@ -14,7 +14,9 @@ static mlir::attn::Asks readAsks(const AttnAsks &given) {
   if (given.backward)
     asks.backward.emplace(given.tables, given.tables + given.tableCount);
   if (given.ordered != AttnOrderDefault)
-    asks.ordered = given.ordered == AttnOrderFixed;
+    asks.ordered = given.ordered == AttnOrderFixed ? mlir::attn::Order::Fixed
+                   : given.ordered == AttnOrderAny ? mlir::attn::Order::Any
+                                                   : mlir::attn::Order::Apart;
   if (given.significance)
     asks.significance = given.significance;
   if (given.significanceRows)
@@ -93,8 +95,8 @@ rt::Status checkAsks(const AttnAsks *asks) {
   if (asks->tableCount && !asks->backward)
     return rt::inputError("tables: expected none without backward, got '" + std::string(asks->tables[0]) +
                           "'");
-  if (asks->ordered > AttnOrderAny)
-    return rt::inputError("ordered: expected default (0), fixed (1) or any (2), got " +
+  if (asks->ordered > AttnOrderApart)
+    return rt::inputError("ordered: expected default (0), fixed (1), any (2) or apart (3), got " +
                           std::to_string(asks->ordered));
   if (asks->significanceRows < 0)
     return rt::inputError("significanceRows: expected 1 or more, or 0 for all rows, got " +

@@ -112,17 +112,21 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
       tile::mergeScheduleAttr.set(function, model.merge(&getContext()));
   }
 
-  /// Whether gradients may be fused: if the function wants no order or, when it says nothing, if scores are
-  /// plain and no visibility has a size. On an H100, five MMAs were then 1.03 to 1.20 times as fast as seven
-  /// in two launches for sequences of 4K tokens and more. At 2K they were 0.95 times as fast, because sums in
-  /// memory are much beside the MMAs (docs/rationale/backward.md). Other cases were not measured. Gradients
-  /// of sinks are sums of deltas, which are exact where rows are stationary (RowSums.h), so they fuse only on
-  /// request.
+  /// Whether gradients may be fused: if the function wants no order or, when it does not ask for two
+  /// launches, if scores are plain and no visibility has a size. On an H100, five MMAs were then 1.03 to 1.20
+  /// times as fast as seven in two launches for sequences of 4K tokens and more. At 2K they were 0.95 times
+  /// as fast, because sums in memory are much beside the MMAs (docs/rationale/backward.md). Other cases were
+  /// not measured. Gradients of sinks are sums of deltas, which are exact where rows are stationary
+  /// (RowSums.h), so they fuse only on request.
   static bool mayFuse(func::FuncOp function, const ScheduleShape &shape) {
-    if (Attribute ordered = orderedAttr.get(function))
-      return ordered == BoolAttr::get(function.getContext(), false);
+    Attribute ordered = orderedAttr.get(function);
+    MLIRContext *context = function.getContext();
+    if (ordered && ordered == StringAttr::get(context, orderedApart))
+      return false;
+    if (ordered && ordered == BoolAttr::get(context, false))
+      return true;
     auto listed = dyn_cast<ArrayAttr>(backwardAttr.get(function));
-    bool ofSinks = listed && llvm::is_contained(listed, StringAttr::get(function.getContext(), sinkLogits));
+    bool ofSinks = listed && llvm::is_contained(listed, StringAttr::get(context, sinkLogits));
     return shape.plain && !ofSinks;
   }
 

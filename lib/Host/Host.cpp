@@ -12,6 +12,15 @@ using namespace mlir;
 
 namespace attn::host {
 
+/// Whether blocks of a kernel wait for others of the launch: nothing else loads at the scope of the device.
+static bool waitsForBlocks(LLVM::LLVMFuncOp function) {
+  auto found = function.walk([](LLVM::LoadOp load) {
+    return load.getSyncscope() == std::optional<StringRef>("device") ? WalkResult::interrupt()
+                                                                     : WalkResult::advance();
+  });
+  return found.wasInterrupted();
+}
+
 static bool isKernel(LLVM::LLVMFuncOp function) {
   return function->hasAttr(NVVM::NVVMDialect::getKernelFuncAttrName()) ||
          function->hasAttr(gpu::GPUDialect::getKernelFuncAttrName());
@@ -69,6 +78,7 @@ llvm::Expected<rt::host::CodeObject> compileForHost(Operation *gpuModule, const 
     k.checked = options.check;
     if (auto blocks = function->getAttrOfType<IntegerAttr>(NVVM::NVVMDialect::getMinctasmAttrName()))
       k.blocksPerMultiprocessor = static_cast<uint32_t>(blocks.getInt());
+    k.inOrder = waitsForBlocks(function);
     auto written = writtenParameters(function);
     k.writesAnywhere = !written;
     if (written)

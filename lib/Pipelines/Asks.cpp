@@ -75,7 +75,9 @@ LogicalResult mlir::attn::askFor(func::FuncOp function, const Asks &asks) {
       return failure();
   }
   if (asks.ordered) {
-    Attribute wanted = *asks.ordered ? Attribute(b.getUnitAttr()) : b.getBoolAttr(false);
+    Attribute wanted = b.getBoolAttr(false);
+    if (*asks.ordered != Order::Any)
+      wanted = *asks.ordered == Order::Apart ? Attribute(b.getStringAttr(orderedApart)) : b.getUnitAttr();
     if (failed(asker.ask(orderedAttr, wanted, normalizeOrdered)))
       return failure();
   }

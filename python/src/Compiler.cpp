@@ -23,8 +23,18 @@ struct Text {
 
 /// The requests beside a text, in the order of attn.compiler.requests.Asks.
 using AskedFor =
-    std::tuple<std::optional<std::vector<std::string>>, std::optional<bool>, std::optional<std::string>,
-               std::optional<int32_t>, bool, std::optional<std::string>>;
+    std::tuple<std::optional<std::vector<std::string>>, std::optional<std::variant<bool, std::string>>,
+               std::optional<std::string>, std::optional<int32_t>, bool, std::optional<std::string>>;
+
+AttnOrder orderOf(const std::optional<std::variant<bool, std::string>> &ordered) {
+  if (!ordered)
+    return AttnOrderDefault;
+  if (const bool *isFixed = std::get_if<bool>(&*ordered))
+    return *isFixed ? AttnOrderFixed : AttnOrderAny;
+  if (const std::string &name = std::get<std::string>(*ordered); name != "apart")
+    raise("input", "ordered: expected True, False, None or \"apart\", got \"" + name + "\"");
+  return AttnOrderApart;
+}
 
 /// The requests as the API takes them, kept while they are read.
 class Asks {
@@ -40,9 +50,7 @@ public:
     asks_ = {backward.has_value(),
              tables_.data(),
              tables_.size(),
-             !ordered   ? AttnOrderDefault
-             : *ordered ? AttnOrderFixed
-                        : AttnOrderAny,
+             orderOf(ordered),
              significance ? significance->c_str() : nullptr,
              rows.value_or(0),
              devicePlan,

@@ -38,7 +38,7 @@ func.func @fused(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q at
 // MMA-LABEL: @even
 // MMA-NOT: wgmma
 // MMA: return
-func.func @even(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q attributes {attn.backward, attn.ordered} {
+func.func @even(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q attributes {attn.backward, attn.ordered = "apart"} {
   %0 = attn.init %q : !q -> !state
   %1 = attn.update %0, %q, %kv see causal scale 0.125 : !q, !kv -> !state
   %o = attn.finish %1 : !state -> !q
@@ -113,7 +113,7 @@ func.func @window(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q a
 // CHECK-SAME: query_stages = 2, query_copy = gather,
 // CHECK-SAME: tile.token_schedule = #tile.schedule<wgmma, rows = 128, keys = 96,
 // CHECK-SAME: query_copy = boxes 96,
-func.func @uneven(%q: tensor<?x6x64xf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 2, dim = 64, key = f16, value = f16> {attn.name = "kv"}) -> tensor<?x6x64xf16> attributes {attn.backward, attn.ordered} {
+func.func @uneven(%q: tensor<?x6x64xf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 2, dim = 64, key = f16, value = f16> {attn.name = "kv"}) -> tensor<?x6x64xf16> attributes {attn.backward, attn.ordered = "apart"} {
   %0 = attn.init %q : tensor<?x6x64xf16> -> !attn.state<heads = 6, value_dim = 64>
   %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x6x64xf16>, !attn.kv<dense, heads = 2, dim = 64, key = f16, value = f16> -> !attn.state<heads = 6, value_dim = 64>
   %o = attn.finish %1 : !attn.state<heads = 6, value_dim = 64> -> tensor<?x6x64xf16>

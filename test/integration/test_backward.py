@@ -39,21 +39,21 @@ POINTS = {
 DIMS = ["--dim=batch=3", "--dim=q_len=1..150", "--dim=kv_len=1..200"]
 
 
-# Separate launches for rows and tokens, or one that adds to both.
-FORMS = pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "fused"])
+# Separate launches for rows and tokens, one that adds to both in an order (of plain scores), and in any order.
+FORMS = pytest.mark.parametrize("ordered", ["apart", True, False], ids=["apart", "in-order", "fused"])
+MARKS = {"apart": 'attn.ordered = "apart"', True: "attn.ordered", False: "attn.ordered = false"}
 
 
 def marked(text, ordered=False):
     """Return the text with a request for the backward pass of its function."""
     head, brace, body = text.rpartition("}\n")[0].partition(" {\n")
     assert brace
-    mark = "attn.backward, attn.ordered" if ordered else "attn.backward, attn.ordered = false"
-    return f"{head} attributes {{{mark}}}{brace}{body}}}\n"
+    return f"{head} attributes {{attn.backward, {MARKS[ordered]}}}{brace}{body}}}\n"
 
 
 def in_form(text, ordered):
     """Return the text of gradients, with a fixed order or without."""
-    return text.replace("attn.backward", "attn.backward, attn.ordered" + ("" if ordered else " = false"))
+    return text.replace("attn.backward", f"attn.backward, {MARKS[ordered]}")
 
 
 def backward(problem, ordered=False):
@@ -111,7 +111,7 @@ def test_nothing_is_spilled_of_wide_heads(tmp_path, name, target):
 def test_wgmma_multiplies_for_every_group(tmp_path, group):
     """If the heads of a group do not fill the lines of a walked tile, parts of it alternate."""
     problem = Problem(2 * group, 2, 64, 64, "bf16", "packed", "causal")
-    for ordered, kernels in ((True, ("_rows", "_tokens")), (False, ("_tokens",))):
+    for ordered, kernels in (("apart", ("_rows", "_tokens")), (True, ("_tokens",)), (False, ("_tokens",))):
         file, ptx = tmp_path / "kinds.mlir", tmp_path / "kinds.ptx"
         file.write_text(backward(problem, ordered))
         options = ["--target=sm_90a", "--schedule=wgmma", "--emit=ptx", "-o", str(ptx)]
@@ -304,7 +304,9 @@ def test_a_sequence_is_nobody_elses_matter(tmp_path, ordered):
         assert np.array_equal(spoiled[name][begin:], right[name][begin:])
 
 
-@pytest.mark.parametrize(("schedule", "ordered"), [("mma", True), ("wgmma", True), ("wgmma", False)])
+@pytest.mark.parametrize(
+    ("schedule", "ordered"), [("mma", True), ("wgmma", "apart"), ("wgmma", True), ("wgmma", False)]
+)
 def test_what_lies_behind_a_sequence_stays_there(tmp_path, schedule, ordered):
     """NaNs in the rows and tokens of the second sequence lie in the last tiles of the first, where all
     weights are zero."""
@@ -362,7 +364,7 @@ def test_nothing_is_spilled(tmp_path, dims, target, see, softcap, ordered):
 @pytest.mark.parametrize("see", ["all", WINDOW])
 def test_nothing_is_spilled_where_rows_are_gathered(tmp_path, dims, see):
     """Stationary rows, of groups of three heads."""
-    check_spills(tmp_path, backward(Problem(6, 2, *dims, "bf16", "packed", see), ordered=True))
+    check_spills(tmp_path, backward(Problem(6, 2, *dims, "bf16", "packed", see), "apart"))
 
 
 @pytest.mark.parametrize("dims", [(64, 64), (64, 48), (128, 64), (128, 128)])

@@ -27,11 +27,11 @@ class Case:
     backward: bool = False
     token_bytes: int = 0  # of keys and values, per head; 0: those of 16 bits
     every: int = 6  # CI takes one of this many mutants, and one of twice as many for gradients
-    ordered: bool = True  # gradients with separate launches for rows and tokens
+    ordered: str = ' = "apart"'  # gradients with separate launches for rows and tokens
 
     def text(self):
         text = self.problem.text()
-        mark = "attn.backward, attn.ordered" + ("" if self.ordered else " = false")
+        mark = f"attn.backward, attn.ordered{self.ordered}"
         return text.replace(" {\n", f" attributes {{{mark}}} {{\n", 1) if self.backward else text
 
     def tree_json(self):
@@ -209,7 +209,7 @@ CASES = (
         "wgmma",
         (GRADIENT_RUNS[0], BY_QUERY),
         backward=True,
-        ordered=False,
+        ordered=" = false",
     ),
     # A window has short tiles, of which each warpgroup has half of the features.
     Case(
@@ -218,6 +218,6 @@ CASES = (
         "wgmma",
         (GRADIENT_RUNS[0], BY_QUERY),
         backward=True,
-        ordered=False,
+        ordered=" = false",
     ),
 )

@@ -56,6 +56,7 @@ struct Chain {
   }
   /// Whether updates also add to sums of rows, beside what they add to the stationary tokens.
   bool addsToRows() { return gradient && gradient.getAddsRows(); }
+  bool addsInOrder() { return gradient && gradient.getInOrder(); }
   /// Whether rows are already finished, so that the kernel reads their LSEs.
   bool readsFinished() { return gradient || significance; }
   /// The features of a line in shared memory and registers: the maximum over all regions.

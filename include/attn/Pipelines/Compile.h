@@ -19,10 +19,13 @@ class SourceMgr;
 
 namespace mlir::attn {
 
+/// The order in which gradients are added up: one in every run, any, or one in two launches (AttnOrder).
+enum class Order { Fixed, Any, Apart };
+
 /// Requests for the entry function beside its text (AttnDialect.td, "Requests of a function").
 struct Asks {
   std::optional<std::vector<std::string>> backward; ///< gradients, including those of these tables
-  std::optional<bool> ordered;                      ///< whether gradients have the same bits in every run
+  std::optional<Order> ordered;                     ///< of sums of gradients
   std::optional<std::string> significance;          ///< max, mean or sum
   std::optional<int32_t> significanceRows;          ///< none: all rows
   bool devicePlan = false;

@@ -151,8 +151,8 @@ struct WaitTmaStoresPattern : TilePattern<WaitTmaStoresOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(WaitTmaStoresOp op, OpAdaptor,
                                 ConversionPatternRewriter &rewriter) const override {
-    rewriter.replaceOpWithNewOp<NVVM::CpAsyncBulkWaitGroupOp>(op, rewriter.getI32IntegerAttr(0),
-                                                              rewriter.getUnitAttr());
+    rewriter.replaceOpWithNewOp<NVVM::CpAsyncBulkWaitGroupOp>(
+        op, rewriter.getI32IntegerAttr(0), op.getComplete() ? UnitAttr() : rewriter.getUnitAttr());
     return success();
   }
 };

@@ -252,6 +252,54 @@ struct WaitSignalPattern : TilePattern<WaitSignalOp> {
   }
 };
 
+/// The scope of blocks of one launch.
+constexpr StringLiteral deviceScope = "device";
+
+struct SemaphorePostPattern : TilePattern<SemaphorePostOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(SemaphorePostOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    e.doIf(e.isFirstLane(), [&](Emitter &at) {
+      Value place = at.globalAt(adaptor.getBuffer(), at.b.getI32Type(), adaptor.getIndex());
+      LLVM::StoreOp store = at.storeGlobal(adaptor.getValue(), place, 4);
+      store.setOrdering(LLVM::AtomicOrdering::release);
+      store.setSyncscope(deviceScope);
+    });
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
+/// Loads until the value is reached, without a fence: what follows is a reduction, which the L2 makes after
+/// the other block's. The host device lets other blocks go first when the clock is read.
+struct SemaphoreWaitPattern : TilePattern<SemaphoreWaitOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(SemaphoreWaitOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    e.doIf(e.isFirstLane(), [&](Emitter &at) {
+      Value place = at.globalAt(adaptor.getBuffer(), at.b.getI32Type(), adaptor.getIndex());
+      scf::WhileOp::create(
+          at.b, at.loc, TypeRange(), ValueRange(),
+          [&](OpBuilder &b, Location loc, ValueRange) {
+            auto load = LLVM::LoadOp::create(b, loc, b.getI32Type(), place, /*alignment=*/4);
+            load.setOrdering(LLVM::AtomicOrdering::monotonic);
+            load.setSyncscope(deviceScope);
+            Value early = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, load, adaptor.getValue());
+            scf::ConditionOp::create(b, loc, early, ValueRange());
+          },
+          [&](OpBuilder &b, Location loc, ValueRange) {
+            LLVM::CallIntrinsicOp::create(
+                b, loc, b.getI64Type(), b.getStringAttr("llvm.nvvm.read.ptx.sreg.globaltimer"), ValueRange{});
+            scf::YieldOp::create(b, loc);
+          });
+    });
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
 struct LoadVectorPattern : TilePattern<LoadVectorOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(LoadVectorOp op, OpAdaptor adaptor,
@@ -285,5 +333,6 @@ void tile::populateGlobalPatterns(const TypeConverter &converter, RewritePattern
                                   const LaneMap &lanes) {
   patterns.add<StartNextPattern, WaitPreviousPattern, ReadPattern, ReadAdjacentPattern, WriteAdjacentPattern,
                ReadRangePattern, RecordPattern, PackedSlotPattern, WritePattern, AddToPattern, SignalPattern,
-               WaitSignalPattern, LoadVectorPattern>(converter, patterns.getContext(), lanes);
+               WaitSignalPattern, SemaphorePostPattern, SemaphoreWaitPattern, LoadVectorPattern>(
+      converter, patterns.getContext(), lanes);
 }

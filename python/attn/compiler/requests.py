@@ -50,8 +50,9 @@ class Asks(NamedTuple):
 
     backward: tuple[str, ...] | None = None
     """Gradients, including those of these tables ("sink_logits" counts as one). None: no gradients."""
-    ordered: bool | None = None
-    """Whether gradients are the same bits in every run. None: the compiler chooses."""
+    ordered: bool | str | None = None
+    """Whether gradients are the same bits in every run. "apart": they are, and rows and tokens have a launch each, which
+    is quicker where rows see few tokens. None: the compiler chooses."""
     significance: str | None = None
     """"max", "mean" or "sum": the significance of each token is a result."""
     significance_rows: int | None = None

@@ -17,7 +17,7 @@ from ..compiler.requests import Asks, source_of
 from ..describe.spec import Spec
 from ..errors import CompileError, TensorError, expected
 from ..memory import devices
-from ..run.backward import found_gradients, launch, ordered_by_default
+from ..run.backward import found_gradients, launch, order_of
 from ..run.kernel import Kernel
 from ..run.kernels import compile, compile_asked
 from .sequences import Runs, Sequences, expanded
@@ -29,13 +29,14 @@ class Kernels:
     def __init__(self, spec: Spec, device: str, ordered: bool | None):
         self.spec, self.device, self.ordered = spec, device, ordered
         self.forward = compile(spec, device=device)
-        self._backward: dict[bool | None, Kernel] = {}
+        self._backward: dict[bool | str | None, Kernel] = {}
 
     def backward(self, tables: dict[str, numpy.ndarray]) -> Kernel:
         """Return the kernel of gradients for such tables. TensorError if there is none."""
-        ordered = self.ordered
-        if ordered is None:
-            ordered = ordered_by_default([store.see for store in self.spec.operands], tables)
+        # Sums over the tokens of several ranks have an order in two launches: a rank has all tokens of a row.
+        ordered = (
+            "apart" if self.ordered else order_of(None, [store.see for store in self.spec.operands], tables)
+        )
         if ordered not in self._backward:
             try:
                 found = compile_asked(

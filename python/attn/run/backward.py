@@ -27,9 +27,9 @@ from .launches import beside_pools, clock, form_of, may_keep
 from .reference import gradient_of
 
 _ALIGNMENT = 16  # In bytes: kernels copy so much at a time.
-# If a row sees fewer tokens than this on average, gradients with sums in a fixed order are quicker than those
-# without, alone and when power limits the clock. To begin and end sums costs the same for each row and head;
-# two more products cost in proportion to the tokens seen (an H100, docs/rationale/backward.md).
+# If a row sees fewer tokens than this on average, gradients in two launches are quicker than fused ones, alone and
+# when power limits the clock. To begin and end sums costs the same for each row and head; two more products cost in
+# proportion to the tokens seen (an H100, docs/rationale/backward.md).
 _FEW = 500
 _LOOKED_AT = 1024  # The number of positions that are averaged, about.
 _MOST_PLANS = 8  # The number of plans that a kernel keeps; then the least recently used one is dropped.
@@ -39,11 +39,18 @@ _kept_zeros: dict[tuple, list[Tensor]] = {}
 _guard = make_guard()
 
 
-def ordered_by_default(sees: Sequence[Visibility], tables: Mapping[str, numpy.ndarray]) -> bool | None:
-    """Whether gradients are the same bits in every run if the caller does not say: when PyTorch is deterministic, and
-    when rows see so few tokens that it is quicker. None: the compiler chooses by the description alone. `sees`: the
-    visibility of each operand."""
-    return torch.are_deterministic_algorithms_enabled() or _seen(sees, tables) < _FEW or None
+def order_of(
+    ordered: bool | None, sees: Sequence[Visibility], tables: Mapping[str, numpy.ndarray]
+) -> bool | str | None:
+    """Return the order to ask the compiler for (Asks.ordered). `ordered`: what the caller asks for; None: gradients are the
+    same bits in every run if PyTorch is deterministic. In two launches they are that, too: these are asked for when
+    rows see so few tokens that they are quicker, unless the caller asks for no order. `sees`: the visibility of each
+    operand."""
+    if ordered is False:
+        return False
+    if _seen(sees, tables) < _FEW:
+        return "apart"
+    return ordered or torch.are_deterministic_algorithms_enabled() or None
 
 
 def _seen(sees: Sequence[Visibility], tables: Mapping[str, numpy.ndarray]) -> float:

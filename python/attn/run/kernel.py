@@ -83,9 +83,9 @@ class Kernel(Code):
     def _backward(self, tables: tuple[str, ...], batch: Mapping[str, object]) -> Kernel | str:
         """Return the kernel of its gradients for such a batch, including those of `tables`; or the reason that there is
         none."""
-        from .backward import ordered_by_default
+        from .backward import order_of
 
-        ordered = self.numerics is not None or ordered_by_default(self._sees, batch)
+        ordered = True if self.numerics is not None else order_of(None, self._sees, batch)
         asks = Asks(backward=tables, ordered=ordered)
         if (known := self._gradient_kernels.get(asks)) is not None:
             return known

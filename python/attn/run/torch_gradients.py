@@ -31,7 +31,7 @@ from .backward import (
     found_gradients,
     launch,
     missing_kernels,
-    ordered_by_default,
+    order_of,
     prepared,
     tables_of,
 )
@@ -246,9 +246,9 @@ class Differentiable:
         spec = self.spec
         known = {name for name, _ in spec.tensors} | ({"sink_logits"} if spec.sink_logits else set())
         read = tuple(name for name in tables_of(data, wanted) if name in known)
-        ordered = self.ordered
-        if ordered is None:
-            ordered = ordered_by_default([store.see for store in spec.operands], self.problem.tables)
+        ordered: bool | str | None = self.ordered
+        if spec.numerics is None:  # else bits must not depend on lengths
+            ordered = order_of(ordered, [store.see for store in spec.operands], self.problem.tables)
         found = _backward_kernel(self.problem.text, device, Asks(backward=read, ordered=ordered))
         return self.kernels.setdefault(key, found)
 

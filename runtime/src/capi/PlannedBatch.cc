@@ -56,6 +56,7 @@ static Status checkCapacity(const PlanCapacity &capacity) {
                                     {"slots", capacity.slots},
                                     {"bits", capacity.bits},
                                     {"tokens of parts", capacity.partialTokens},
+                                    {"semaphores", capacity.semaphores},
                                     {"words of scores", capacity.scoreWords}})
     if (value < 0 || value > most)
       return inputError(std::string("limits: they ask for ") + std::to_string(value) + " " + name +

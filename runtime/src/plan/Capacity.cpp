@@ -1,6 +1,5 @@
 //===- Capacity.cpp - How large a plan can become -------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "plan/TokenCuts.h"
 #include "plan/TokenTasks.h"
 #include "plan/Work.h"
 
@@ -26,7 +25,8 @@ PlanLimits PlanLimits::of(const Manifest &manifest, const Batch &batch) {
   PlanLimits limits;
   if (manifest.walksTokens()) {
     limits.tokenTasks = countTokenTasks(manifest, batch);
-    const TokenParts cut = countTokenParts(manifest, batch);
+    const TokenParts cut =
+        addsInOrder(manifest) ? countOrderedParts(manifest, batch) : countTokenParts(manifest, batch);
     limits.cutTokenTasks = cut.tasks, limits.tokenParts = cut.parts;
   }
   if (storesScores(manifest)) {
@@ -152,15 +152,17 @@ PlanCapacity planCapacity(const Manifest &m, const PlanLimits &limits, const Pla
     capacity.partialRows = 0;
   capacity.tokenTasks = limits.tokenTasks;
   if (m.walksTokens() && cutsTokens(m)) {
-    TokenParts cut = addsToRows(m) ? countEndParts(limits.tokenTasks + limits.tokenParts,
-                                                   tokenTasksAtOnce(m, options.multiprocessors))
-                                   : TokenParts{};
+    TokenParts cut = addsToRows(m) && !addsInOrder(m)
+                         ? countEndParts(limits.tokenTasks + limits.tokenParts,
+                                         tokenTasksAtOnce(m, options.multiprocessors))
+                         : TokenParts{};
     cut.tasks += limits.cutTokenTasks, cut.parts += limits.tokenParts;
     const int64_t tokens = tokensOfTile(m);
     capacity.tokenTasks += cut.parts;
     capacity.tokenSums = cut.tasks * ceilDiv(tokens, tokenSumTokens);
     capacity.partialTokens = cut.parts * tokens;
   }
+  capacity.semaphores = addsInOrder(m) ? capacity.tokenTasks : 0;
   capacity.scoreTasks = limits.scoreTasks;
   capacity.scoreWords = scoreWordsOf(limits.scoreTokens, m.groupSize());
   capacity.mergePartials = capacity.partialRows;

@@ -89,6 +89,7 @@ struct Planner::State {
                  {"token tasks", plan.tokenTasks.size(), capacity.tokenTasks},
                  {"pieces of cut token tasks", plan.tokenSums.size(), capacity.tokenSums},
                  {"tokens of their parts", static_cast<size_t>(plan.partialTokens), capacity.partialTokens},
+                 {"semaphores", static_cast<size_t>(plan.semaphores), capacity.semaphores},
                  {"score tasks", plan.scoreTasks.size(), capacity.scoreTasks},
                  {"words of scores", static_cast<size_t>(plan.scoreWords), capacity.scoreWords},
                  {"merge rows", plan.mergeRows.size(), capacity.mergeRows},
@@ -208,6 +209,7 @@ Status Planner::plan(const Batch &batch, Plan &plan) {
   plan.tokenTasks.clear();
   plan.tokenSums.clear();
   plan.partialTokens = 0;
+  plan.semaphores = 0;
   plan.scoreTasks.clear();
   plan.scoreWords = 0;
   if (mayStoreScores(s.manifest, batch, plan))

@@ -1,7 +1,6 @@
 //===- ScoreTasks.cpp - Tokens whose stored scores are weighed ------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attn_rt/plan/PlanTerms.h"
-#include "plan/TokenCuts.h"
 #include "plan/TokenTasks.h"
 
 #include <algorithm>

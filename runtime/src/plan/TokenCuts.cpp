@@ -1,7 +1,39 @@
 //===- TokenCuts.cpp - Tasks of tokens, cut between rows ------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "plan/TokenCuts.h"
-
+// A token task computes a sum over its rows, so its rows may be cut anywhere: each part
+// leaves an f32 sum of its own in memory, and a later launch adds these up in the order of
+// the rows (lib/Conversion/AttnToTile/Expand/SumParts.cpp). A part costs the bytes of its
+// sum, written and read, 256 KB at heads of 128, and a block's start and end. Three things
+// are worth that:
+//
+//   Sums in an order         Every instance and head has tasks of all their rows, whatever
+//                            is beside them, so their bits are their own. All rows see the
+//                            root of a tree, and a task of it would still run when all others
+//                            have ended: tasks are cut at every `orderedRows` of their own
+//                            rows, so that the cuts are their own, too. The last tasks of an
+//                            instance with many tasks have short parts. These come last,
+//                            since the longest come first, and fill up what equal tasks
+//                            leave:
+//
+//                              block 0   [task        ][task        ][  ][  ][  ][  ]
+//                              block 1   [task        ][task        ][  ][  ][  ][  ]
+//                              block 2   [task        ][  ][  ][  ][  ][  ][  ][  ]
+//   Trees, whose tasks       Tiles of nodes above each other see scattered rows, and add to
+//   add to rows              the same ones. Rows lie in windows, whose sums the L2 holds; all
+//                            tasks that add to a window's rows run at about the same time,
+//                            and the next window follows:
+//
+//                              rows      0          W          2W         3W
+//                              root      [part 0   |part 1    |part 2    |part 3   ]
+//                              inner     [part 0   |part 1   ] [part 0   |part 1   ]
+//                              leaves    [  ][  ][  ][  ][  ][  ][  ][  ][  ][  ][ ]
+//
+//   Ends                     The last tasks may take a time in which most blocks are idle:
+//                            1,024 equal tasks on 132 blocks take eight rounds, in the last
+//                            of which 32 idle. The last tasks are cut if a model of the
+//                            blocks says that all end sooner then.
+//
+//===----------------------------------------------------------------------===//
 #include "attn_rt/support/Arithmetic.h"
 #include "plan/TokenTasks.h"
 
@@ -69,9 +101,27 @@ int64_t TokenCutter::cost(int64_t rows) const { return parts_ * ceilDiv(rows, in
 
 void TokenCutter::add(const PlanTokenTask &task, int32_t window, int32_t origin,
                       std::vector<PlanTokenTask> &tasks) {
+  std::vector<int32_t> rows{firstRow(task)};
+  forEachPart(firstRow(task), lastRow(task), window, origin,
+              [&](int32_t, int32_t, int32_t end) { rows.push_back(end); });
+  addParts(task, rows, tasks);
+}
+
+void TokenCutter::addCutAt(const PlanTokenTask &task, std::span<const int32_t> cuts,
+                           std::vector<PlanTokenTask> &tasks) {
+  std::vector<int32_t> rows{firstRow(task)};
+  for (int32_t cut : cuts)
+    if (firstRow(task) < cut && cut < lastRow(task))
+      rows.push_back(cut);
+  rows.push_back(lastRow(task));
+  addParts(task, rows, tasks);
+}
+
+void TokenCutter::addParts(const PlanTokenTask &task, std::span<const int32_t> rows,
+                           std::vector<PlanTokenTask> &tasks) {
   PlanTokenTask part = task;
   part.partial = -1;
-  if (rowsOf(task) <= window) {
+  if (rows.size() == 2) {
     tasks.push_back(part);
     return;
   }
@@ -79,14 +129,14 @@ void TokenCutter::add(const PlanTokenTask &task, int32_t window, int32_t origin,
                    .instance = task.instance,
                    .ordinal = task.ordinal,
                    .partial = static_cast<int32_t>(partialTokens_),
+                   .parts = static_cast<int32_t>(rows.size() - 1),
                    .apart = keys_};
-  forEachPart(firstRow(task), lastRow(task), window, origin, [&](int32_t, int32_t begin, int32_t end) {
-    part.rowBegin = begin, part.rowEnd = end;
+  for (size_t number = 1; number < rows.size(); ++number) {
+    part.rowBegin = rows[number - 1], part.rowEnd = rows[number];
     part.partial = static_cast<int32_t>(partialTokens_);
     partialTokens_ += keys_;
-    ++sum.parts;
     tasks.push_back(part);
-  });
+  }
   for (sum.kvBegin = task.kvBegin; sum.kvBegin < task.kvEnd; sum.kvBegin = sum.kvEnd) {
     sum.kvEnd = std::min(sum.kvBegin + tokenSumTokens, task.kvEnd);
     sums_.push_back(sum);

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "plan/TokenTasks.h"
 
-#include "plan/TokenCuts.h"
-
 #include <algorithm>
 #include <tuple>
 
@@ -89,16 +87,6 @@ private:
 
 int32_t rowsOf(const PlanTokenTask &task) { return task.rowEnd - task.rowBegin; }
 
-/// Tokens that are the same for some heads: the tasks of all these heads are ordered at once.
-struct TokenTile {
-  PlanTokenTask task;
-  int32_t firstHead, endHead;
-  int32_t tokens = 0;   ///< of the instance
-  int32_t mostRows = 0; ///< of any of the instance's tiles
-
-  int32_t rows() const { return rowsOf(task); }
-};
-
 bool isLonger(const PlanTokenTask &a, const PlanTokenTask &b) { return rowsOf(a) > rowsOf(b); }
 
 /// Calls `add` with the tasks of a tile, one for each head.
@@ -182,6 +170,7 @@ const KernelInfo &tokenKernel(const Manifest &manifest) {
   return manifest.kernels[static_cast<size_t>(launch->kernels.front())];
 }
 int32_t tokensOfTile(const Manifest &manifest) { return tokenKernel(manifest).rows; }
+int32_t rowsOfTile(const Manifest &manifest) { return tokenKernel(manifest).keys; }
 bool addsToRows(const Manifest &manifest) { return manifest.findResult(rowSums) != nullptr; }
 bool cutsTokens(const Manifest &manifest) { return manifest.findLaunch(PlanArray::TokenSums) != nullptr; }
 int64_t tokenTasksAtOnce(const Manifest &manifest, int multiprocessors) {
@@ -208,7 +197,8 @@ TokenTiles listTiles(const Manifest &manifest, const Batch &batch, std::span<con
       PlanTokenTask task{.operand = static_cast<int32_t>(o),
                          .instance = static_cast<int32_t>(i),
                          .pos0 = operand.pos0[i],
-                         .partial = -1};
+                         .partial = -1,
+                         .before = -1};
       const auto addTiles = [&](int32_t begin, int32_t end, bool seen, int32_t firstHead, int32_t endHead) {
         const auto first = std::ssize(tiles);
         int32_t mostRows = 0;
@@ -217,7 +207,7 @@ TokenTiles listTiles(const Manifest &manifest, const Batch &batch, std::span<con
           task.rowBegin = task.rowEnd = 0;
           if (seen)
             rows.find(task.kvBegin, task.kvEnd, task);
-          tiles.push_back({task, firstHead, endHead, operand.longest(i)});
+          tiles.push_back({task, firstHead, endHead, operand.longest(i), /*mostRows=*/0, /*exists=*/seen});
           mostRows = std::max(mostRows, rowsOf(task));
         }
         for (auto tile = tiles.begin() + first; tile != tiles.end(); ++tile)
@@ -262,7 +252,11 @@ void listTokenTasks(const Manifest &manifest, const Batch &batch, std::span<cons
   TokenCutter cutter(tokenKernel(manifest), manifest.groupSize(), plan.tokenSums);
   std::vector<PlanTokenTask> &tasks = plan.tokenTasks;
   tasks.reserve((tiles.whole.size() + tiles.inWindows.size()) * static_cast<size_t>(manifest.kvHeads));
-  if (addsToRows(manifest)) {
+  if (addsInOrder(manifest)) {
+    tiles.whole.insert(tiles.whole.end(), tiles.inWindows.begin(), tiles.inWindows.end());
+    listInOrder(manifest, batch, std::move(tiles.whole), cutter, tasks);
+    plan.semaphores = std::ssize(tasks);
+  } else if (addsToRows(manifest)) {
     const int64_t atOnce = tokenTasksAtOnce(manifest, multiprocessors);
     if (!tiles.inWindows.empty())
       moveShort(mostWindowTokens(manifest), tiles);

@@ -35,7 +35,7 @@ PlanPlaces planPlaces(std::span<const PlanBuffer> buffers);
 struct PlanView {
 #define ATTN_PLAN_ARRAY(Id, name, member, Element, ...) std::span<const Element> member = {};
 #include "attn_rt/artifact/PlanRecords.def"
-  int64_t partialRows = 0, partialTokens = 0, scoreWords = 0; ///< rows of its partial arrays
+  int64_t partialRows = 0, partialTokens = 0, scoreWords = 0, semaphores = 0; ///< rows of its partial arrays
 };
 
 /// The contents of an array of a plan. Partial arrays have rows but no contents.

@@ -152,6 +152,8 @@ Status Session::launch() {
     return status;
   if (Status status = s.clearUnwritten(); !status)
     return status;
+  if (Status status = s.clearSemaphores(); !status)
+    return status;
   for (const LaunchInfo &launch : s.manifest.launches)
     if (&launch != s.manifest.planLaunch())
       if (Status status = s.launch(launch); !status)

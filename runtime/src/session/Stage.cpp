@@ -248,7 +248,8 @@ Status Session::State::stagePlan(const Plan &plan, const PlanCapacity &room) {
                              .mergePartials = plan.mergePartials,
                              .partialRows = plan.partialRows,
                              .partialTokens = plan.partialTokens,
-                             .scoreWords = plan.scoreWords});
+                             .scoreWords = plan.scoreWords,
+                             .semaphores = plan.semaphores});
   const auto held = planBuffers(room, manifest);
   for (size_t i = 0; i < planArrayCount; ++i)
     if (stagedPlan[i].elements > held[i].elements)

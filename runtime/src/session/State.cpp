@@ -177,6 +177,15 @@ Status Session::State::clearUnwritten() {
   return {};
 }
 
+Status Session::State::clearSemaphores() {
+  const auto array = static_cast<size_t>(PlanArray::Semaphores);
+  const int64_t elements = fixed ? planBuffers(capacity, manifest)[array].elements : planElements[array];
+  if (elements == 0)
+    return {};
+  const uint64_t address = addresses[std::string(planArrayName(PlanArray::Semaphores))];
+  return device.fill(address, 0, static_cast<size_t>(elements) * sizeof(int32_t));
+}
+
 /// Launches a kernel. Walking kernels of a fixed launch have as many blocks as are resident at once, for as
 /// many elements as a plan may have.
 Status Session::State::launch(const LaunchInfo &launch) {

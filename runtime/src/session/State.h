@@ -155,6 +155,8 @@ struct Session::State {
   void unstage();
   /// Fills results by token with zeros if the plan's tasks leave some out.
   Status clearUnwritten();
+  /// Fills the semaphores of token tasks with zeros, if the plan has some.
+  Status clearSemaphores();
   /// Launches the plan's kernel of a launch.
   Status launch(const LaunchInfo &launch);
   std::string kernelName(int kernel) const { return manifest.kernels[static_cast<size_t>(kernel)].name; }

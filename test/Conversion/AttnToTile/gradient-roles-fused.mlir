@@ -12,7 +12,7 @@ func.func @half(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q att
 }
 
 // CHECK-LABEL: func.func @half_tokens128_kv(
-// CHECK: %[[TASK:.*]]:9 = tile.record
+// CHECK: %[[TASK:.*]]:10 = tile.record
 // CHECK: %[[SUMS:.*]] = tile.alloc {{.*}} : !tile.shared<query 64, feature 128, f32, swizzled>
 // Two exchange tiles alternate. Numbers of rows and barriers lie after all tiles.
 // CHECK: %[[EXCHANGES:.*]] = tile.alloc {{.*}} : !tile.ring<2, <key 128, query 64, bf16, swizzled>>
@@ -38,14 +38,24 @@ func.func @half(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q att
 // CHECK-NOT: tile.arrive_on_copies
 // CHECK: tile.gather warp
 // CHECK: tile.arrive_on_copies
-// Warp 1 loads values, warp 2 queries, warp 3 the gradients of outputs.
+// Warp 1 loads values and the gradients of outputs, warp 2 queries.
 // CHECK: tile.tma_load {{.*}} lines 128 into
 // CHECK-NOT: tile.gather
-// CHECK: tile.tma_load {{.*}} lines 64 into %[[Q:.*]] on
-// CHECK: tile.clear %[[Q]]
 // CHECK: tile.tma_load {{.*}} lines 64 into %[[DO:.*]] on
 // CHECK: tile.clear %[[DO]]
-// CHECK-NOT: tile.tma_store
+// CHECK: tile.tma_load {{.*}} lines 64 into %[[Q:.*]] on
+// CHECK: tile.clear %[[Q]]
+// Warp 3 stores a half of the features by TMA when the four warps of a warpgroup have staged it. It arrives at the barrier of
+// the exchange when the pieces of the tile before have been read, and the block may end when all have.
+// CHECK: scf.for
+// CHECK: scf.for
+// CHECK: tile.wait_tma_stores
+// CHECK-NEXT: tile.named_barrier_arrive %c1_i32 threads 288
+// CHECK: tile.named_barrier_sync %c2_i32 threads 160
+// CHECK: tile.tma_store {{.*}} adds {{.*}} panel %c0_i32
+// CHECK: tile.named_barrier_sync %c3_i32 threads 160
+// CHECK: tile.tma_store {{.*}} adds {{.*}} panel %c2_i32
+// CHECK: tile.wait_tma_stores
 // CHECK: } else {
 // CHECK: tile.set_registers increase 240
 // The first tile's scores are computed before the loop. In the loop, gradients of scores start, and numbers of rows
@@ -73,26 +83,22 @@ func.func @half(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q att
 // CHECK: tile.mbarrier_wait %[[QFULL]][
 // CHECK: %[[NEXT:.*]] = tile.start_mma
 // CHECK-NEXT: tile.fence_async
-// CHECK-NEXT: tile.wait_tma_stores
-// CHECK-NEXT: tile.named_barrier_sync %c1_i32 threads 256
+// CHECK-NEXT: tile.named_barrier_sync %c1_i32 threads 288
 // CHECK: %[[DQ:.*]] = tile.start_mma %[[EXCHANGE]], {{.*}} from {{.*}} -> <[query 16, feature 64], f32, acc>
 // CHECK: %[[DK:.*]] = tile.start_mma
 // CHECK: %[[ENDED:.*]]:2 = tile.wait_mmas 1 %[[DQ]], %[[NEXT]]
-// One warp stores half of the features by TMA, after the four warps of its warpgroup have staged them. The exchange
-// tile stays until all warps have synced again.
+// The warpgroup stages half of the features, and goes on. The exchange tile stays until all warps have synced again.
 // CHECK: %[[PIECE:.*]] = tile.overlay %[[SUMS]] {{.*}} -> <query 64, feature 64, f32, swizzled>
 // CHECK-NEXT: tile.stage {{.*}} into %[[PIECE]]
 // CHECK-NEXT: tile.fence_async
 // CHECK-NEXT: %[[WHOLE:.*]] = arith.addi {{.*}}, %c2_i32
-// CHECK-NEXT: tile.named_barrier_sync %[[WHOLE]] threads 128
-// CHECK: scf.if
-// CHECK: tile.tma_store %[[PIECE]] adds {{.*}} panel
+// CHECK-NEXT: tile.named_barrier_arrive %[[WHOLE]] threads 160
+// CHECK-NOT: tile.tma_store
 // CHECK: tile.wait_mmas 0 %[[DK]]
 // CHECK: scf.yield {{.*}} %[[ENDED]]#1 :
-// The block may end when its sums have been read, which they have been while it stored a part or a whole task.
 // CHECK-NOT: tile.wait_tma_stores
 // CHECK-COUNT-4: tile.store
-// CHECK: tile.wait_tma_stores
+// CHECK-NOT: tile.wait_tma_stores
 // CHECK: func.func @half_sum(
 
 !q64 = tensor<?x8x64xbf16>
@@ -104,21 +110,24 @@ func.func @long(%q: !q64 {attn.name = "q"}, %kv: !kv64 {attn.name = "kv"}) -> !q
 
 // Each warpgroup has 64 rows of a tile of 128, with all features: 64 of the columns of an exchange tile. The sum of values
 // starts in front of the barrier. Positions are checked by lanes that read different rows.
+// Warp 3 stores the rows of each.
 // LONG-LABEL: func.func @long_tokens128_kv(
 // LONG: %[[SUMS:.*]] = tile.alloc {{.*}} : !tile.shared<query 128, feature 64, f32, swizzled>
 // LONG: %[[TWO:.*]] = tile.alloc {{.*}} : !tile.ring<2, <key 128, query 128, bf16, swizzled>>
+// LONG: tile.named_barrier_sync %c2_i32 threads 160
+// LONG: tile.tma_store {{.*}} adds to %{{[^ ]*}} from %{{[^ ]*}} head %{{[^ ]*}} : <query 64, feature 64, f32, swizzled>
+// LONG: tile.named_barrier_sync %c3_i32 threads 160
+// LONG-NEXT: tile.overlay %[[SUMS]] at %c64_i32
+// LONG: tile.tma_store {{.*}} adds
 // LONG: %[[EXCHANGE:.*]] = tile.ring_stage %[[TWO]][
 // LONG: tile.any_line
 // LONG: tile.wait_mmas 0
 // LONG: tile.stage {{.*}} into %[[EXCHANGE]]
 // LONG: tile.start_mma {{.*}} : !tile.fragment<[key 16, query 128], bf16, lhs>
-// LONG: tile.named_barrier_sync %c1_i32 threads 256
+// LONG: tile.named_barrier_sync %c1_i32 threads 288
 // LONG: %[[MINE:.*]] = tile.overlay %[[EXCHANGE]] {{.*}} -> <key 128, query 64, bf16, swizzled>
 // LONG: tile.start_mma %[[MINE]], {{.*}} -> <[query 16, feature 64], f32, acc>
 // LONG: %[[PIECE:.*]] = tile.overlay %[[SUMS]] {{.*}} -> <query 64, feature 64, f32, swizzled>
 // LONG: tile.stage {{.*}} into %[[PIECE]]
-// LONG: tile.named_barrier_sync %{{.*}} threads 128
-// LONG: %[[PACKED:.*]] = arith.addi
-// LONG-NEXT: %[[ROW:.*]] = arith.divui %[[PACKED]]
-// LONG-NEXT: tile.tma_store %[[PIECE]] adds to %{{[^ ]*}} from %[[ROW]] head %{{[^ ]*}} : <query 64, feature 64, f32, swizzled>
+// LONG: tile.named_barrier_arrive %{{.*}} threads 160
 // LONG: tile.wait_mmas 0

@@ -29,6 +29,7 @@ ASKED = {
         'attn.backward = ["sink_logits", "slopes"]',
     ),
     "ordered": (Asks(backward=(), ordered=True), "attn.backward, attn.ordered"),
+    "apart": (Asks(backward=(), ordered="apart"), 'attn.backward, attn.ordered = "apart"'),
     "any-order": (Asks(backward=(), ordered=False), "attn.backward, attn.ordered = false"),
     "significance": (Asks(significance="max"), 'attn.significance = "max"'),
     "significance-rows": (
@@ -118,7 +119,7 @@ def test_lists_that_say_the_same_are_equal():
 def test_what_cannot_be_asked_for_is_refused():
     text = plain(Asks())
     for asks, said in [
-        (Asks(ordered=True), "expected attn.ordered, true or false, beside attn.backward"),
+        (Asks(ordered=True), 'expected attn.ordered, true, false or "apart", beside attn.backward'),
         (Asks(significance="most"), 'expected attn.significance = "max", "mean" or "sum", got "most"'),
         (Asks(significance="max", significance_rows=0), "significance_rows: expected 1 or more"),
         (Asks(backward=()), "has no backward pass (attn.backward)"),

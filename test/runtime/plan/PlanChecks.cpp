@@ -308,4 +308,60 @@ Batch treeBatch(Rng &rng, int32_t rootTokens) {
   return batch;
 }
 
+Manifest tokenManifest(AddsToRows adds, Visibility::Kind sees) {
+  Manifest m = sampleManifest({.store = Argument::Store::Packed, .visibility = visibility(sees), .ends = {}});
+  KernelInfo rows = m.kernels[1], tokens = m.kernels[1], sums = m.kernels[1];
+  rows.role = tokens.role = sums.role = KernelInfo::Role::Gradient;
+  tokens.name = "decode_tokens", sums.name = "decode_sum";
+  tokens.rows = tokenTile, tokens.keys = 64, tokens.blocksPerSM = 1;
+  sums.rows = tokenSumTokens, sums.keys = 1;
+  if (adds == AddsToRows::InOrder)
+    tokens.params.push_back({.name = std::string(planArrayName(PlanArray::Semaphores))});
+  m.kernels.clear();
+  m.launches.clear();
+  m.addKernel(rows, {.grid = PlanArray::Starts});
+  m.addKernel(tokens, {.grid = PlanArray::TokenTasks, .onlyIfFilled = true});
+  m.addKernel(sums, {.grid = PlanArray::TokenSums, .onlyIfFilled = true});
+  m.results = {{"dq", m.dtype, {{"rows", 0}, {"", m.qHeads}, {"", m.keyDim}}}};
+  if (adds != AddsToRows::No)
+    m.results.push_back({"dq.sums", DType::F32, m.results.front().dims});
+  return m;
+}
+
+Nodes randomNodes(Rng &rng, bool large) {
+  Nodes nodes;
+  for (size_t i = 0, count = 1 + below(rng, large ? 40 : 6); i < count; ++i)
+    nodes.emplace_back(-1, static_cast<int32_t>(below(rng, large ? 900 : 3000)));
+  // Depth-first order: a node's parent is the node before, or a node above that.
+  for (size_t i = 1; i < nodes.size(); ++i) {
+    int above = static_cast<int>(i) - 1;
+    for (size_t up = below(rng, 4); up > 0 && above >= 0; --up)
+      above = nodes[static_cast<size_t>(above)].first;
+    nodes[i].first = above;
+  }
+  return nodes;
+}
+
+Batch forestBatch(const Nodes &nodes) {
+  std::vector<int32_t> lengths;
+  for (const auto &[parent, tokens] : nodes)
+    lengths.push_back(tokens);
+  Batch batch = simpleBatch(lengths, lengths);
+  OperandBatch &operand = batch.operands[0];
+  operand.start.assign(1, 0);
+  for (int32_t length : lengths)
+    operand.start.push_back(operand.start.back() + length);
+  operand.tokens = operand.start.back();
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const int parent = nodes[i].first;
+    const auto above = static_cast<size_t>(std::max(parent, 0));
+    operand.pos0[i] = parent < 0 ? 0 : operand.pos0[above] + nodes[above].second;
+    for (int32_t row = operand.start[i]; row < operand.start[i + 1]; ++row)
+      batch.qPos[static_cast<size_t>(row)] = operand.pos0[i] + row - operand.start[i];
+    for (int up = parent; up >= 0; up = nodes[static_cast<size_t>(up)].first)
+      operand.rowLast[static_cast<size_t>(up)] = operand.start[i + 1];
+  }
+  return batch;
+}
+
 } // namespace attn::rt::test

@@ -32,6 +32,20 @@ Visibility randomVisibility(Rng &rng);
 /// A tree: a root that all rows see, two inner nodes, and a private instance for each of six sequences.
 Batch treeBatch(Rng &rng, int32_t rootTokens);
 
+/// The tokens of a task of tokenManifest.
+inline constexpr int32_t tokenTile = 128;
+/// The terms that tasks of tokens add to rows: none, terms in any order, or terms in one order.
+enum class AddsToRows { No, Any, InOrder };
+/// A backward pass: kernels for rows, for tokens, and for parts of tokens' tasks.
+Manifest tokenManifest(AddsToRows adds, Visibility::Kind sees = Visibility::Kind::Causal);
+
+/// Each node's parent and tokens; every token is also a row.
+using Nodes = std::vector<std::pair<int, int32_t>>;
+/// A forest of up to 40 nodes with up to 900 tokens each, or of up to 6 with up to 3,000.
+Nodes randomNodes(Rng &rng, bool large);
+/// A batch of nodes in depth-first order: the rows at or below a node see it.
+Batch forestBatch(const Nodes &nodes);
+
 } // namespace attn::rt::test
 
 #endif

@@ -14,53 +14,7 @@ using namespace attn::rt::test;
 
 namespace {
 
-constexpr int32_t tile = 128;
-
-/// A backward pass: kernels for rows, for tokens, and for parts of tokens' tasks; `adds`: token tasks also
-/// add to rows.
-Manifest cutManifest(bool adds, Visibility::Kind sees = Visibility::Kind::Causal) {
-  Manifest m = sampleManifest({.store = Argument::Store::Packed, .visibility = visibility(sees), .ends = {}});
-  KernelInfo rows = m.kernels[1], tokens = m.kernels[1], sums = m.kernels[1];
-  rows.role = tokens.role = sums.role = KernelInfo::Role::Gradient;
-  tokens.name = "decode_tokens", sums.name = "decode_sum";
-  tokens.rows = tile, tokens.keys = 64, tokens.blocksPerSM = 1;
-  sums.rows = tokenSumTokens, sums.keys = 1;
-  m.kernels.clear();
-  m.launches.clear();
-  m.addKernel(rows, {.grid = PlanArray::Starts});
-  m.addKernel(tokens, {.grid = PlanArray::TokenTasks, .onlyIfFilled = true});
-  m.addKernel(sums, {.grid = PlanArray::TokenSums, .onlyIfFilled = true});
-  m.results = {{"dq", m.dtype, {{"rows", 0}, {"", m.qHeads}, {"", m.keyDim}}}};
-  if (adds)
-    m.results.push_back({"dq.sums", DType::F32, m.results.front().dims});
-  return m;
-}
-
-/// Each node's parent and tokens; every token is also a row.
-using Nodes = std::vector<std::pair<int, int32_t>>;
-
-/// A batch of nodes in depth-first order: the rows at or below a node see it.
-Batch forestBatch(const Nodes &nodes) {
-  std::vector<int32_t> lengths;
-  for (const auto &[parent, tokens] : nodes)
-    lengths.push_back(tokens);
-  Batch batch = simpleBatch(lengths, lengths);
-  OperandBatch &operand = batch.operands[0];
-  operand.start.assign(1, 0);
-  for (int32_t length : lengths)
-    operand.start.push_back(operand.start.back() + length);
-  operand.tokens = operand.start.back();
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    const int parent = nodes[i].first;
-    const auto above = static_cast<size_t>(std::max(parent, 0));
-    operand.pos0[i] = parent < 0 ? 0 : operand.pos0[above] + nodes[above].second;
-    for (int32_t row = operand.start[i]; row < operand.start[i + 1]; ++row)
-      batch.qPos[static_cast<size_t>(row)] = operand.pos0[i] + row - operand.start[i];
-    for (int up = parent; up >= 0; up = nodes[static_cast<size_t>(up)].first)
-      operand.rowLast[static_cast<size_t>(up)] = operand.start[i + 1];
-  }
-  return batch;
-}
+constexpr int32_t tile = tokenTile;
 
 /// For each tile of tokens: the begin and end of its parts' rows, and its cuts.
 struct Tile {
@@ -144,30 +98,17 @@ TEST(TokenCuts, PartsHaveEachRowOnce) {
   Rng rng(41);
   int cut = 0;
   for (int round = 0; round < 60; ++round) {
-    Nodes nodes;
-    const bool large = round % 2 == 0;
-    for (size_t i = 0, count = 1 + below(rng, large ? 40 : 6); i < count; ++i) {
-      const int parent = static_cast<int>(below(rng, i + 1)) - 1;
-      nodes.emplace_back(i == 0 ? -1 : std::max(parent, static_cast<int>(i) - 3),
-                         static_cast<int32_t>(below(rng, large ? 900 : 3000)));
-    }
-    // Depth-first order: a node's parent is the node before, or a node above that.
-    for (size_t i = 1; i < nodes.size(); ++i) {
-      int above = static_cast<int>(i) - 1;
-      for (size_t up = below(rng, 4); up > 0 && above >= 0; --up)
-        above = nodes[static_cast<size_t>(above)].first;
-      nodes[i].first = above;
-    }
+    const Nodes nodes = randomNodes(rng, /*large=*/round % 2 == 0);
     const Batch batch = forestBatch(nodes);
-    for (bool adds : {false, true}) {
-      const Manifest m = cutManifest(adds);
+    for (AddsToRows adds : {AddsToRows::No, AddsToRows::Any, AddsToRows::InOrder}) {
+      const Manifest m = tokenManifest(adds);
       const PlanOptions options{.multiprocessors = 1 + static_cast<int>(below(rng, 140))};
       Result<Plan> plan = makePlan(m, batch, options), uncut = makePlan(withoutCuts(m), batch, options);
       ASSERT_TRUE(plan) << plan.error().message;
       ASSERT_TRUE(uncut);
       EXPECT_TRUE(uncut->tokenSums.empty());
       ASSERT_NO_FATAL_FAILURE(checkParts(*plan, *uncut));
-      if (!adds)
+      if (adds != AddsToRows::Any)
         ASSERT_LE(plan->partialTokens, PlanLimits::of(m, batch).tokenParts * tile);
       cut += !plan->tokenSums.empty();
     }
@@ -176,7 +117,7 @@ TEST(TokenCuts, PartsHaveEachRowOnce) {
 }
 
 TEST(TokenCuts, EqualTasksEndTogether) {
-  const Manifest m = cutManifest(true, Visibility::Kind::All);
+  const Manifest m = tokenManifest(AddsToRows::Any, Visibility::Kind::All);
   const int blocks = 13;
   const Batch batch = forestBatch({{-1, 20 * tile}}); // 40 tasks: four rounds, the last with one task
   ASSERT_EQ(m.kvHeads, 2);
@@ -192,7 +133,7 @@ TEST(TokenCuts, EqualTasksEndTogether) {
 }
 
 TEST(TokenCuts, WhatEndsTogetherIsNotCut) {
-  const Manifest m = cutManifest(true, Visibility::Kind::All);
+  const Manifest m = tokenManifest(AddsToRows::Any, Visibility::Kind::All);
   Result<Plan> plan = makePlan(m, forestBatch({{-1, 20 * tile}}), {.multiprocessors = 20});
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->tokenTasks.size(), 40U);
@@ -200,7 +141,7 @@ TEST(TokenCuts, WhatEndsTogetherIsNotCut) {
 }
 
 TEST(TokenCuts, ShortPartsOfTheLastTokensEndTogether) {
-  const Manifest m = cutManifest(false, Visibility::Kind::All);
+  const Manifest m = tokenManifest(AddsToRows::No, Visibility::Kind::All);
   const int blocks = 132;
   const int32_t tokens = 288 * tile; // 576 tasks: five rounds, the last with 48 tasks
   const Batch batch = forestBatch({{-1, tokens}});
@@ -220,7 +161,7 @@ TEST(TokenCuts, ShortPartsOfTheLastTokensEndTogether) {
 }
 
 TEST(TokenCuts, NeighboursDoNotMoveCutsOfSumsInAnOrder) {
-  const Manifest m = cutManifest(false);
+  const Manifest m = tokenManifest(AddsToRows::No);
   Nodes own{{-1, 300}};
   for (int i = 0; i < 30; ++i)
     own.emplace_back(i % 3 == 2 ? i : 0, 1500);
@@ -249,7 +190,7 @@ TEST(TokenCuts, NeighboursDoNotMoveCutsOfSumsInAnOrder) {
 }
 
 TEST(TokenCuts, WhatAddsToAWindowOfATreeIsTogether) {
-  const Manifest m = cutManifest(true);
+  const Manifest m = tokenManifest(AddsToRows::Any);
   const int32_t window = 16384 / m.groupSize();
   Nodes nodes{{-1, tile}};
   for (int i = 0; i < 160; ++i) // two levels: each inner node has seven leaves

@@ -56,13 +56,6 @@ using namespace mlir::tile;
 
 namespace {
 
-/// Returns the `attn.init_gradient` of the kernel.
-InitGradientOp beginningOf(FragmentExpansion &e) {
-  InitGradientOp init;
-  e.b.kernel.walk([&](InitGradientOp op) { init = op; });
-  return init;
-}
-
 /// Returns the reads whose tables get gradients in this kernel.
 SmallVector<TableRead> readsWithGradients(FragmentExpansion &e) {
   UpdateOp update;
@@ -159,7 +152,7 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
     };
     store(rows.copy(Copy::Lse), b.buffer(logLse, f32), lines, 1, numberSlot, e);
     RowSums::Settled settled =
-        RowSums(e).settle(rows, pieces.drop_front().drop_back(), pieces.back(), beginningOf(e).getWithLse());
+        RowSums(e).settle(rows, pieces.drop_front().drop_back(), pieces.back(), beginningOf(b).getWithLse());
     store(settled.delta, b.buffer("delta", f32), lines, 1, numberSlot, e);
     for (auto [each, sum] : llvm::zip_equal(readsWithGradients(e), settled.tables))
       writeTable(each, sum, rows, e);
@@ -226,8 +219,8 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
         lines,
         [&](bool ofKeys) { return b.buffer(tensorOf(tokens, ofKeys ? "dk" : "dv"), e.form.getElement()); },
         [&](Value line) { return b.add(firstSlot, b.mul(b.wide(line), apart)); });
-    if (beginningOf(e).getAddsRows()) // the block may end when the last store has left
-      WaitTmaStoresOp::create(b);
+    if (beginningOf(b).getAddsRows())
+      waitForPieces(b);
   }
 };
 

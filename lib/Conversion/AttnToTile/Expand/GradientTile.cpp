@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "GradientTile.h"
 #include "AttnToTile/Kernel/Log2.h"
+#include "AttnToTile/Kernel/PlanAccess.h"
 #include "AttnToTile/Stage/StoreRows.h"
+
+#include "attn/Dialect/Tile/IR/Signals.h"
 
 using namespace mlir;
 using namespace mlir::attn;
@@ -37,15 +40,23 @@ Value GradientTile::addMma(Value sum, Value ofPairs, Value other) {
                               /*first=*/Value(), sum);
 }
 
-/// Named barriers at which the warps that compute sync: `exchanged`, when they have exchanged gradients of
-/// scores, and `staged`, when they have multiplied them, so that their tile may be overwritten, and when
-/// pieces of sums are whole. The barrier of the block is 0.
+/// Named barriers. Warps that compute sync at `exchanged` when they have exchanged gradients of scores; the
+/// warp that stores arrives there when pieces of the tile before have been read. At `staged` the warps that
+/// compute arrive when pieces of sums are whole, and the warp that stores waits. The barrier of the block is
+/// 0.
 ///
 /// With two alternating tiles of gradients, the operands of an MMA are overwritten two tiles later, and a
 /// warp that has synced at `exchanged` meanwhile no longer reads them. A piece belongs to one warpgroup: each
-/// has a named barrier, from `staged` on, at which its warps sync when the piece is whole. The number of that
-/// barrier is no constant, so ptxas counts all sixteen barriers as used; one block fits.
-static constexpr int64_t exchanged = 1, staged = 2;
+/// has a named barrier, from `staged` on. The number of that barrier is no constant, so ptxas counts all
+/// sixteen barriers as used; one block fits. With one tile of gradients all sync at `staged`, when they have
+/// multiplied them and their tile may be overwritten.
+///
+/// If pieces are added in an order, the warp that stores arrives at `added` when they are, and a third warp
+/// posts it: its fence takes half as long as a tile. It arrives at `ready` before.
+static constexpr int64_t exchanged = 1, staged = 2, added = 4, ready = 5;
+/// The progress of a task that has added to all of its rows.
+static constexpr int32_t allRows = 1 << 30;
+static constexpr int64_t warpThreads = 32, groupThreads = ScheduleAttr::groupWarps * warpThreads;
 
 void GradientTile::stage(Value scoreGradients, Value exchange) {
   StageOp::create(b, scoreGradients, exchange, tokens.getWarp());
@@ -53,8 +64,7 @@ void GradientTile::stage(Value scoreGradients, Value exchange) {
 
 Value GradientTile::startRowsPiece(Value exchange, Value keys) {
   FenceAsyncOp::create(b);
-  WaitTmaStoresOp::create(b); // of the tile before: its memory may be overwritten after the sync
-  NamedBarrierSyncOp::create(b, b.i32(exchanged), e.schedule.getWarps() * 32);
+  NamedBarrierSyncOp::create(b, b.i32(exchanged), threadsThatSync());
   FragmentType type = b.fragment({Axis::Query, Axis::Feature}, {warpLines, pieceFeatures()}, b.getF32Type());
   if (!halvesRows())
     return StartMmaOp::create(b, type, exchange, Value(), keys, firstFeature(), IntegerAttr(), Value());
@@ -76,24 +86,118 @@ void GradientTile::addRowsPiece(Value piece, Value place) {
   // Lines past the last row belong to other rows, to which a NaN of these tokens must not be added.
   piece = b.map(type, ValueRange{piece, lines},
                 [&](ValueRange v) -> Value { return b.select(b.less(v[1], rows.count()), v[0], b.f32(0)); });
-  auto whole = cast<SharedType>(place.getType());
-  int64_t consumers = e.schedule.getConsumers();
-  int64_t features = halvesRows() ? whole.getCols() : whole.getCols() / consumers;
-  auto part = SharedType::get(b.getContext(), Axis::Query, ScheduleAttr::groupRows, Axis::Feature, features,
-                              whole.getElement(), /*swizzled=*/false, /*boxes=*/0);
-  Value mine = OverlayOp::create(b, part, place, b.mul(group(), b.i32(whole.getRows() / consumers)));
-  StageOp::create(b, piece, mine, first);
+  StageOp::create(b, piece, pieceOf(place, group()), first);
   FenceAsyncOp::create(b);
   if (e.schedule.getExchanges() > 1)
-    NamedBarrierSyncOp::create(b, b.add(b.i32(staged), group()), ScheduleAttr::groupWarps * 32);
+    NamedBarrierArriveOp::create(b, b.add(b.i32(staged), group()), groupThreads + warpThreads);
   else
-    NamedBarrierSyncOp::create(b, b.i32(staged), e.schedule.getWarps() * 32);
-  auto one = scf::IfOp::create(b, b.compare(arith::CmpIPredicate::eq, first, b.i32(0)));
+    NamedBarrierSyncOp::create(b, b.i32(staged), threadsThatSync());
+  storePieces(place);
+}
+
+/// How far a task has come, as its semaphore says: a number that grows with each tile. All terms of packed
+/// rows from `row` on have been added.
+static Value progress(KernelBuilder &b, Value row) { return b.sub(b.i32(allRows), row); }
+
+/// Puts the next operations where `condition` holds, if it is given.
+static void insertIf(KernelBuilder &b, Value condition) {
+  if (condition)
+    b.setInsertionPoint(scf::IfOp::create(b, condition).thenYield());
+}
+
+/// Lets the warp that stores say that all pieces so far have been added.
+static void passAdded(KernelBuilder &b, Value condition = {}) {
   OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPoint(one.thenYield());
-  constexpr int64_t panelBytes = 128;
-  int64_t panels = llvm::divideCeil(part.getLineBytes(), panelBytes);
-  tmaStoreSums(b, e.form, rows, mine, firstRow, halvesRows() ? Value() : b.mul(group(), b.i32(panels)));
+  insertIf(b, condition);
+  WaitTmaStoresOp::create(b, /*complete=*/true);
+  NamedBarrierSyncOp::create(b, b.i32(ready), 2 * warpThreads);
+  NamedBarrierArriveOp::create(b, b.i32(added), 2 * warpThreads);
+}
+
+/// Lets the warp that posts wait for that, and post that this task has added to packed rows from `row` on.
+static void postRows(KernelBuilder &b, Value row, Value condition = {}) {
+  OpBuilder::InsertionGuard guard(b);
+  auto delegate = DelegateOp::create(b, postingWarp);
+  b.createBlock(&delegate.getBody());
+  insertIf(b, condition);
+  NamedBarrierArriveOp::create(b, b.i32(ready), 2 * warpThreads);
+  NamedBarrierSyncOp::create(b, b.i32(added), 2 * warpThreads);
+  Value task = BlockIdOp::create(b, b.getI32Type());
+  SemaphorePostOp::create(b, progress(b, row), planArray(b, PlanArray::Semaphores), b.wide(task));
+}
+
+/// Waits until another task has added its terms of packed rows from `row` on. A negative number is no task.
+static void waitForRows(KernelBuilder &b, Value task, Value row) {
+  Value least = b.select(b.less(task, b.i32(0)), b.i32(0), progress(b, row));
+  SemaphoreWaitOp::create(b, planArray(b, PlanArray::Semaphores), b.wide(b.max(task, b.i32(0))), least);
+}
+
+void GradientTile::storePieces(Value place) {
+  Value after = beginningOf(b).getAfter();
+  if (after) // the tile before has the next rows
+    postRows(b, b.add(rows.begin(), b.i32(e.form.getRows())), postsHere());
+  OpBuilder::InsertionGuard guard(b);
+  auto delegate = DelegateOp::create(b, storingWarp);
+  b.createBlock(&delegate.getBody());
+  WaitTmaStoresOp::create(b); // of the tile before
+  NamedBarrierArriveOp::create(b, b.i32(exchanged), threadsThatSync());
+  if (after)
+    passAdded(b, postsHere());
+  if (e.schedule.getExchanges() == 1)
+    NamedBarrierSyncOp::create(b, b.i32(staged), threadsThatSync());
+  for (int64_t group = 0; group < e.schedule.getConsumers(); ++group) {
+    if (e.schedule.getExchanges() > 1)
+      NamedBarrierSyncOp::create(b, b.i32(staged + group), groupThreads + warpThreads);
+    if (after && group == 0)
+      waitForRows(b, after, rows.begin());
+    Value piece = pieceOf(place, b.i32(group));
+    constexpr int64_t panelBytes = 128;
+    int64_t panels = llvm::divideCeil(cast<SharedType>(piece.getType()).getLineBytes(), panelBytes);
+    tmaStoreSums(b, e.form, rows, piece, b.i32(halvesRows() ? group * ScheduleAttr::groupRows : 0),
+                 halvesRows() ? Value() : b.i32(group * panels));
+  }
+}
+
+Value GradientTile::postsHere() {
+  Value number;
+  if (Value part = rows.op.getPart()) // parts of the same rows follow each other
+    number = part;
+  else if (rows.heads() > 1)
+    number = b.rem(b.div(rows.begin(), e.form.getRows()), 2);
+  else
+    return {};
+  return b.compare(arith::CmpIPredicate::eq, number, b.i32(0));
+}
+
+Value GradientTile::pieceOf(Value place, Value group) {
+  auto whole = cast<SharedType>(place.getType());
+  int64_t consumers = e.schedule.getConsumers();
+  auto part =
+      SharedType::get(b.getContext(), Axis::Query, ScheduleAttr::groupRows, Axis::Feature,
+                      halvesRows() ? whole.getCols() : whole.getCols() / consumers, whole.getElement(),
+                      /*swizzled=*/false, /*boxes=*/0);
+  return OverlayOp::create(b, part, place, b.mul(group, b.i32(whole.getRows() / consumers)));
+}
+
+int64_t GradientTile::threadsThatSync() { return e.schedule.getWarps() * warpThreads + warpThreads; }
+
+void mlir::attn::waitForPieces(KernelBuilder &b) {
+  const bool inOrder = static_cast<bool>(beginningOf(b).getAfter());
+  if (inOrder)
+    postRows(b, b.i32(0));
+  OpBuilder::InsertionGuard guard(b);
+  auto delegate = DelegateOp::create(b, storingWarp);
+  b.createBlock(&delegate.getBody());
+  if (inOrder)
+    passAdded(b);
+  else
+    WaitTmaStoresOp::create(b);
+}
+
+InitGradientOp mlir::attn::beginningOf(KernelBuilder &b) {
+  InitGradientOp init;
+  b.kernel.walk([&](InitGradientOp op) { init = op; });
+  return init;
 }
 
 SmallVector<Value> GradientTile::finish(ValueRange mmas, int64_t pending) {

@@ -12,6 +12,11 @@ tile::FragmentType gradientType(FragmentExpansion &e, int64_t features);
 /// This warp's first token of a tile.
 Value firstToken(KernelBuilder &b, TokensOp tokens);
 
+/// The `attn.init_gradient` of the kernel.
+InitGradientOp beginningOf(KernelBuilder &b);
+/// Lets the warp that stores pieces of sums wait until all have left: then the block may end.
+void waitForPieces(KernelBuilder &b);
+
 /// The steps of an update after rows are finished: sums over pairs of rows and tokens.
 class GradientTile {
 public:
@@ -36,7 +41,8 @@ public:
   /// Waits for the other warpgroup's gradients of scores, and starts this warpgroup's MMA for the sums of the
   /// tile's rows: some of the features.
   Value startRowsPiece(Value exchange, Value keys);
-  /// Adds the piece to sums in memory, through `place` in shared memory.
+  /// Adds the piece to sums in memory, through `place` in shared memory, from where a producer warp stores
+  /// it.
   void addRowsPiece(Value piece, Value place);
   /// A number of each row: a fragment, or loaded from the tile that it was copied to.
   Value number(Copy name);
@@ -55,6 +61,16 @@ private:
   /// The number of features of a row that a warpgroup adds to, and the first of them.
   int64_t pieceFeatures() { return e.form.getKeyTile() / (halvesRows() ? 1 : e.schedule.getConsumers()); }
   Value firstFeature() { return b.mul(group(), b.i32(pieceFeatures())); }
+  /// Lets the warp that stores add the pieces of all warpgroups to the sums.
+  void storePieces(Value place);
+  /// Whether this task posts its progress at this tile; null: it does. Posting takes about as long as a tile.
+  /// With heads of a group in a tile, tasks are long and post at every second one. In others it counts more
+  /// how soon the next task may follow.
+  Value postsHere();
+  /// A warpgroup's part of the place of pieces.
+  Value pieceOf(Value place, Value group);
+  /// The threads that compute, and those of the warp that stores.
+  int64_t threadsThatSync();
 
   FragmentExpansion &e;
   KernelBuilder &b;

@@ -1,7 +1,7 @@
 //===- SumParts.cpp - Gradients of tokens whose tasks were cut ------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A task of tokens that very many rows see is cut between rows
-// (runtime/src/plan/TokenCuts.h). Each part leaves the sums of its rows in
+// (runtime/src/plan/TokenCuts.cpp). Each part leaves the sums of its rows in
 // lines of its own, f32. Here a block has sixteen tokens, and a thread several
 // times four neighbouring features of one token:
 //

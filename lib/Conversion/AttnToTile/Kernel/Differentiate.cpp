@@ -54,10 +54,11 @@ struct Differentiate : mlir::attn::impl::DifferentiatePassBase<Differentiate> {
     if (ofTokens && (!operand || operand.getValue().uge(chain.updates.size())))
       return chain.function.emitError("expected ") << operandAttr << " to be the number of a region";
     if (FusedPartAttr part = fusedPartAttr.get(chain.function);
-        part && (part.getValue() == FusedPart::Add) != ofTokens)
+        part && (part.getValue() == FusedPart::Add || part.getValue() == FusedPart::AddInOrder) != ofTokens)
       return chain.function.emitError("expected ")
              << fusedPartAttr
-             << " of begin or end for stationary rows, and of add for stationary tokens, got " << part;
+             << " of begin or end for stationary rows, and of add or add_in_order for stationary tokens, got "
+             << part;
     if (!chain.changes.empty())
       return chain.changes.front()->emitOpError("has no gradient: expected a single chain of updates");
     return success();
@@ -92,9 +93,9 @@ struct Differentiate : mlir::attn::impl::DifferentiatePassBase<Differentiate> {
       sum = InitGradientOp::create(b,
                                    GradientType::get(kernel.getContext(), stationary, chain.queryHeads(),
                                                      chain.keyDim(), chain.valueDim()),
-                                   part, !ends && chain.finish.getLse() != nullptr,
-                                   /*adds_rows=*/is(FusedPart::Add),
-                                   /*summed=*/ends, kvHeads);
+                                   part, /*after=*/Value(), !ends && chain.finish.getLse() != nullptr,
+                                   /*adds_rows=*/is(FusedPart::Add) || is(FusedPart::AddInOrder),
+                                   /*in_order=*/is(FusedPart::AddInOrder), /*summed=*/ends, kvHeads);
     Type type = sum.getType();
     for (UpdateOp update : updates) {
       IRMapping mapping;

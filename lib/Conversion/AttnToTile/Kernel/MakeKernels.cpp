@@ -108,6 +108,8 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
       return kernel;
     };
     bool fused = fusedAttr.isOn(function);
+    Attribute ordered = orderedAttr.get(function);
+    const bool inOrder = ordered && ordered != b.getBoolAttr(false);
     auto setFused = [&](func::FuncOp kernel, FusedPart part) {
       if (fused)
         fusedPartAttr.set(kernel, FusedPartAttr::get(b.getContext(), part));
@@ -126,7 +128,7 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
                                        argumentName(update.getKv()),
                                    ofTokens, each);
         operandAttr.set(kernel, b.getI32IntegerAttr(i));
-        setFused(kernel, FusedPart::Add);
+        setFused(kernel, inOrder ? FusedPart::AddInOrder : FusedPart::Add);
       }
     func::FuncOp sums = copyInto(module, function, (function.getName() + "_sum").str());
     for (StringRef asked : {StringRef(backwardAttr), StringRef(orderedAttr), StringRef(fusedAttr),

@@ -1,6 +1,7 @@
 //===- Copying.cpp - How warps make copies --------------------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Copying.h"
+#include "StoreRows.h"
 
 using namespace mlir;
 using namespace mlir::attn;
@@ -118,13 +119,19 @@ private:
     return OverlayOp::create(b, type, tile, b.i32(number * k.rowLines()));
   }
 
-  /// The producer warp that loads a copy by TMA.
-  static int64_t warpOf(Copy name) {
+  /// The producer warp that loads a copy by TMA. If updates also add to sums of rows, the last warp stores
+  /// those, and gradients of outputs follow the values, which come once a task. So do queries if a warp
+  /// posts.
+  int64_t warpOf(Copy name) const {
     if (llvm::is_contained({Copy::Keys, Copy::Lse, Copy::Position}, name))
       return 0;
     if (llvm::is_contained({Copy::Values, Copy::Delta}, name))
       return 1;
-    return name == Copy::Query ? 2 : 3;
+    if (name == Copy::OutputGradient && k.gradient && k.gradient.getAddsRows())
+      return 1;
+    if (name == Copy::Query && k.gradient && k.gradient.getInOrder())
+      return 1;
+    return name == Copy::Query ? postingWarp : storingWarp;
   }
 };
 

@@ -226,8 +226,9 @@ RowsOp Walk::makeRows() {
 
 Value Walk::beginLine(const Line &line, Value queryRows) {
   if (InitGradientOp zeros = chain.gradient) {
-    auto init = InitGradientOp::create(b, zeros.getGradient().getType(), queryRows, zeros.getWithLse(),
-                                       /*adds_rows=*/false, /*summed=*/false, IntegerAttr());
+    auto init = InitGradientOp::create(b, zeros.getGradient().getType(), queryRows, /*after=*/Value(),
+                                       zeros.getWithLse(), /*adds_rows=*/false, /*in_order=*/false,
+                                       /*summed=*/false, IntegerAttr());
     rowSumsAttr.set(init, b.getI32IntegerAttr(rowSumsOf(chain, b.kernel)));
     return init;
   }

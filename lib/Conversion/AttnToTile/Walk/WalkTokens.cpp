@@ -93,8 +93,9 @@ void TokenWalk::walkTask(const TokenTask &task) {
   if (chain.significance)
     zeros = InitSignificanceOp::create(b, chain.significance.getType(), tokens);
   else
-    zeros = InitGradientOp::create(b, chain.gradient.getGradient().getType(), tokens, /*with_lse=*/false,
-                                   chain.addsToRows(), /*summed=*/false, IntegerAttr());
+    zeros = InitGradientOp::create(b, chain.gradient.getGradient().getType(), tokens,
+                                   chain.addsInOrder() ? task.before : Value(), /*with_lse=*/false,
+                                   chain.addsToRows(), chain.addsInOrder(), /*summed=*/false, IntegerAttr());
   Value rowBegin = task.rowBegin, rowEnd = task.rowEnd, backwards;
   if (chain.addsToRows()) { // from either end (runtime/src/plan/TokenTasks.h)
     backwards = b.less(task.rowEnd, task.rowBegin);

@@ -24,8 +24,10 @@ struct SplitRegionsPass : mlir::attn::impl::SplitRegionsPassBase<SplitRegionsPas
     const bool weighs = significanceAttr.isOn(getOperation()) || significanceRowsAttr.isOn(getOperation());
     func::FuncOp function = getOperation();
     if (Attribute ordered = orderedAttr.get(function);
-        ordered && (!backward || !isa<UnitAttr, BoolAttr>(ordered))) {
-      function.emitError("expected ") << orderedAttr << ", true or false, beside " << backwardAttr;
+        ordered && (!backward || !(isa<UnitAttr, BoolAttr>(ordered) ||
+                                   ordered == StringAttr::get(function.getContext(), orderedApart)))) {
+      function.emitError("expected ")
+          << orderedAttr << ", true, false or \"" << orderedApart << "\", beside " << backwardAttr;
       return signalPassFailure();
     }
     if (SmallVector<AttendOp> attends(function.getOps<AttendOp>()); attends.size() == 2) {

@@ -40,6 +40,8 @@ static LogicalResult verifyIntegers(Operation *op, BufferType buffer) {
 LogicalResult AddToOp::verify() { return verifyIntegers(*this, getBuffer().getType()); }
 LogicalResult SignalOp::verify() { return verifyIntegers(*this, getBuffer().getType()); }
 LogicalResult WaitSignalOp::verify() { return verifyIntegers(*this, getBuffer().getType()); }
+LogicalResult SemaphorePostOp::verify() { return verifyIntegers(*this, getBuffer().getType()); }
+LogicalResult SemaphoreWaitOp::verify() { return verifyIntegers(*this, getBuffer().getType()); }
 
 LogicalResult WriteOp::verify() {
   Type value = getValue().getType(), element = getBuffer().getType().getElement();

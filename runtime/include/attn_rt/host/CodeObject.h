@@ -24,7 +24,7 @@ namespace attn::rt::host {
 
 /// The version of the functions that code may call, of LaneAbi and of the bytes of a CodeObject. Any change
 /// raises it.
-inline constexpr uint32_t codeVersion = 4;
+inline constexpr uint32_t codeVersion = 5;
 
 /// CPU models that code is made for, oldest first: a short list, so that kernels round alike everywhere.
 inline constexpr std::string_view cpuModels[] = {"x86-64-v2", "x86-64-v3"};

@@ -100,6 +100,7 @@ struct HostKernel {
   std::vector<uint32_t> writtenParameters;
   bool writesAnywhere = true;
   uint32_t blocksPerMultiprocessor = 1; ///< as compiled for: they share the registers
+  bool inOrder = false;                 ///< blocks wait for blocks with smaller numbers, which begin first
   bool checked = false;                 ///< loads and stores are instrumented
 };
 

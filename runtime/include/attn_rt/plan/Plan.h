@@ -91,6 +91,7 @@ struct Plan {
   int64_t partialRows = 0;
   int64_t partialTokens = 0; ///< lines of sums of parts of token tasks
   int64_t scoreWords = 0;    ///< of stored scores
+  int64_t semaphores = 0;    ///< of token tasks that add to rows in order
   /// Lists of single tokens, and the rows that see each.
   std::vector<int32_t> slots;
   std::vector<uint32_t> bits;
@@ -126,9 +127,9 @@ struct PlanLimits {
 struct PlanCapacity {
   int64_t blocks = 0, tasks = 0, segments = 0, mergeRows = 0, mergePartials = 0, partialRows = 0;
   int64_t slots = 0, bits = 0;
-  int64_t tokenTasks = 0, tokenSums = 0, partialTokens = 0; ///< of a backward pass
-  int64_t scoreTasks = 0, scoreWords = 0;                   ///< of significance
-  int64_t scratch = 0, findings = 0;                        ///< of plans made on the device (DevicePlan.h)
+  int64_t tokenTasks = 0, tokenSums = 0, partialTokens = 0, semaphores = 0; ///< of a backward pass
+  int64_t scoreTasks = 0, scoreWords = 0;                                   ///< of significance
+  int64_t scratch = 0, findings = 0; ///< of plans made on the device (DevicePlan.h)
 };
 
 struct PlanOptions {

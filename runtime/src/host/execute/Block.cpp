@@ -149,6 +149,8 @@ void Block::run(const Grid &g, uint64_t index) {
       std::rethrow_exception(failure);
     if (g.interrupt)
       g.interrupt->poll();
+    if (g.isFailed)
+      throw Interrupted();
   }
   if (aliveLanes)
     reportDeadlock();

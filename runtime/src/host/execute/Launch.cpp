@@ -1,7 +1,7 @@
 //===- Launch.cpp - Blocks on all cores, one result -----------------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Blocks run in any order on any number of threads. Findings, counters and deferred
-// additions are kept per block and merged in block order, so that nothing a launch
+// Blocks run in any order on any number of threads; if some wait for others, they begin in order. Findings,
+// counters and deferred additions are kept per block and merged in block order, so that nothing a launch
 // returns depends on the order.
 //
 //===----------------------------------------------------------------------===//
@@ -128,7 +128,7 @@ void runGrid(const Grid &grid, InFlight *inFlight, Report &report, std::optional
   const uint64_t blocks = grid.grid.count();
   std::vector<uint32_t> order(blocks);
   std::iota(order.begin(), order.end(), 0u);
-  if (options.shuffle) {
+  if (options.shuffle && !grid.kernel.inOrder) {
     Random random(options.seed);
     for (uint64_t i = blocks; i > 1; --i)
       std::swap(order[i - 1], order[random.below(static_cast<uint32_t>(i))]);
@@ -179,6 +179,7 @@ void runGrid(const Grid &grid, InFlight *inFlight, Report &report, std::optional
     } catch (...) {
       workers.end();
       next = blocks; // the other threads need not continue
+      grid.isFailed = true;
       std::lock_guard lock(mutex);
       if (!failed)
         failed = current;

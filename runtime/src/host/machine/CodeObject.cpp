@@ -173,6 +173,7 @@ void fields(Io &io, Kernel &kernel) {
   io.list(kernel.writtenParameters);
   io(kernel.writesAnywhere);
   io(kernel.blocksPerMultiprocessor);
+  io(kernel.inOrder);
   io(kernel.checked);
 }
 

@@ -128,8 +128,9 @@ struct Grid {
   void **args;
   MemoryMap &memory;
   const LaunchOptions &options;
-  const InFlight *inFlight = nullptr; ///< memory that launches in front may still write; null: none
-  Interrupt *interrupt = nullptr;     ///< null: nothing ends the launch early
+  const InFlight *inFlight = nullptr;         ///< memory that launches in front may still write; null: none
+  Interrupt *interrupt = nullptr;             ///< null: nothing ends the launch early
+  mutable std::atomic<bool> isFailed = false; ///< a block threw: blocks that wait for it end, too
 };
 
 /// A deferred global reduction: float additions are applied in block order, so that bits do not depend on the

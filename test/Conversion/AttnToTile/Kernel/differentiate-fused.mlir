@@ -63,7 +63,7 @@ func.func @f(%q: !q {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.
 
 // Rows are walked from the end that the task names first, in tiles that begin with its first row either way.
 // WALKED-LABEL: func.func @f_tokens64_b(
-// WALKED: %[[TOKENS:.*]]:9 = tile.record
+// WALKED: %[[TOKENS:.*]]:10 = tile.record
 // WALKED: %[[BACKWARDS:.*]] = arith.cmpi slt, %[[TOKENS]]#6, %[[TOKENS]]#5
 // WALKED-DAG: %[[FIRST:.*]] = arith.minsi %[[TOKENS]]#5, %[[TOKENS]]#6
 // WALKED-DAG: %[[LAST:.*]] = arith.maxsi %[[TOKENS]]#5, %[[TOKENS]]#6

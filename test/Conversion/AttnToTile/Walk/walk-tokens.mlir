@@ -21,7 +21,7 @@ gpu.module @kernels {
 // Attributes that are not attn's stay, for passes of others.
 // CHECK-SAME: note, {{.*}}tile.launch = {grid = "plan.token_tasks", if_filled, role = "gradient"}
 // CHECK: %[[BLOCK:.*]] = tile.block_id
-// CHECK: %[[TASK:.*]]:9 = tile.record %{{.*}}[%[[BLOCK]]]
+// CHECK: %[[TASK:.*]]:10 = tile.record %{{.*}}[%[[BLOCK]]]
 // CHECK: %[[TOKENS:.*]] = attn.tokens %arg1[%[[TASK]]#1] from %[[TASK]]#2 to %[[TASK]]#3
 // CHECK: %[[ZEROS:.*]] = attn.init_gradient %[[TOKENS]]
 // Two heads to a group: twice as many packed rows.

@@ -304,6 +304,22 @@ func.func @signal_of_floats(%memory: !tile.buffer<f32>, %value: i32, %at: i64) {
 
 // -----
 
+func.func @post_to_floats(%memory: !tile.buffer<f32>, %value: i32, %at: i64) {
+  // expected-error @below {{'tile.semaphore_post' op expected a buffer of i32, got '!tile.buffer<f32>'}}
+  tile.semaphore_post %value to %memory[%at] : <f32>
+  return
+}
+
+// -----
+
+func.func @semaphore_of_floats(%memory: !tile.buffer<f32>, %value: i32, %at: i64) {
+  // expected-error @below {{'tile.semaphore_wait' op expected a buffer of i32, got '!tile.buffer<f32>'}}
+  tile.semaphore_wait %memory[%at] reaches %value : <f32>
+  return
+}
+
+// -----
+
 func.func @wait_for_floats(%memory: !tile.buffer<f32>, %value: i32, %at: i64) {
   // expected-error @below {{'tile.wait_signal' op expected a buffer of i32, got '!tile.buffer<f32>'}}
   %reached = tile.wait_signal %memory[%at] reaches %value within %at : <f32>

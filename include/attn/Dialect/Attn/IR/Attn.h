@@ -33,6 +33,8 @@ namespace mlir::attn {
 /// The attributes that passes set for later passes (AttnDialect.td).
 inline constexpr TypedAttr<AttnDialect::BackwardAttrHelper> backwardAttr;
 inline constexpr TypedAttr<AttnDialect::OrderedAttrHelper> orderedAttr;
+/// The value of `attn.ordered` for gradients in two launches.
+inline constexpr llvm::StringLiteral orderedApart = "apart";
 inline constexpr TypedAttr<AttnDialect::SignificanceAttrHelper> significanceAttr;
 inline constexpr TypedAttr<AttnDialect::SignificanceRowsAttrHelper> significanceRowsAttr;
 inline constexpr TypedAttr<AttnDialect::DevicePlanAttrHelper> devicePlanAttr;

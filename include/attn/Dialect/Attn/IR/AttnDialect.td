@@ -38,7 +38,7 @@ def Attn_Dialect : Dialect {
     | attribute | meaning |
     |---|---|
     | `attn.backward` | gradients; a list of names adds the gradients of these tables |
-    | `attn.ordered` | with `attn.backward`: whether gradients have the same bits in every run |
+    | `attn.ordered` | with `attn.backward`: whether gradients have the same bits in every run; `"apart"`: they have, and rows and tokens have a launch each, which is faster where rows see few tokens |
     | `attn.significance` | the significance of tokens: `"max"`, `"mean"` or `"sum"` over the heads of a group |
     | `attn.significance_rows` | the number of last rows of each sequence that count |
     | `attn.device_plan` | a kernel that makes plans on the device |

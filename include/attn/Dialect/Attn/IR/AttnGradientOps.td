@@ -26,7 +26,7 @@
 // gradient has one writer, and the order of its terms is that of a loop.
 //
 // Both kernels compute ds, from scores and dp of their own. Kernels with stationary tokens may also add to
-// the rows' gradient in memory. All of them add to the same sums, in no fixed order. Two kernels with
+// the rows' gradient in memory. All of them add to the same sums, in no fixed order unless `in_order`. Two kernels with
 // stationary rows that see no token come before and after them:
 //
 //   %g0 = attn.init_gradient %q                attn.write_gradient sums %g0 of %q
@@ -45,7 +45,9 @@ def Attn_InitGradientOp : Attn_Op<"init_gradient"> {
     `part` is the query or a region, or a part of one: the operand whose gradient this is. Rows get their
     deltas here, from the output and its gradient. With `with_lse` the LSE has a gradient, too.
 
-    On tokens, `adds_rows` says that updates also add to sums of their rows' gradients in memory. On rows,
+    On tokens, `adds_rows` says that updates also add to sums of their rows' gradients in memory, and `in_order`
+    that the terms of a row have an order: those of the task `after`, if it is not negative, come before those
+    of this task. Both walk their rows from the last, and that task has all rows of this one. On rows,
     `summed` says that the gradient begins with those sums and that deltas are no longer needed. `kv_heads`
     gives the number of KV heads where no update follows that would say it.
 
@@ -53,11 +55,13 @@ def Attn_InitGradientOp : Attn_Op<"init_gradient"> {
     %g0 = attn.init_gradient %q : !q -> !attn.gradient<of = rows, heads = 32, key_dim = 128, value_dim = 128>
     ```
   }];
-  let arguments = (ins Attn_Described<AnyType, "rows, or a region">:$part, UnitAttr:$with_lse,
-                       UnitAttr:$adds_rows, UnitAttr:$summed, OptionalAttr<I64Attr>:$kv_heads);
+  let arguments = (ins Attn_Described<AnyType, "rows, or a region">:$part,
+                       Arg<Optional<I32>, "a task whose terms come before">:$after, UnitAttr:$with_lse,
+                       UnitAttr:$adds_rows, UnitAttr:$in_order, UnitAttr:$summed, OptionalAttr<I64Attr>:$kv_heads);
   let results = (outs Attn_Described<Attn_GradientType, "zeros, or the sums in memory">:$gradient);
   let assemblyFormat = [{
-    (`adds_rows` $adds_rows^)? (`summed` $summed^)? $part (`with_lse` $with_lse^)? (`kv_heads` $kv_heads^)? attr-dict
+    (`adds_rows` $adds_rows^)? (`in_order` $in_order^)? (`summed` $summed^)? $part (`after` $after^)?
+    (`with_lse` $with_lse^)? (`kv_heads` $kv_heads^)? attr-dict
     `:` qualified(type($part)) `->` qualified(type($gradient))
   }];
 }

@@ -191,7 +191,8 @@ def Attn_StationaryAttr : EnumAttr<Attn_Dialect, Attn_Stationary, "stationary"> 
 def Attn_FusedPart : I32EnumAttr<"FusedPart", "a kernel's part in sums of rows' gradients that several kernels add to", [
     I32EnumAttrCase<"Begin", 0, "begin">,
     I32EnumAttrCase<"Add", 1, "add">,
-    I32EnumAttrCase<"End", 2, "end">]> {
+    I32EnumAttrCase<"AddInOrder", 2, "add_in_order">,
+    I32EnumAttrCase<"End", 3, "end">]> {
   let cppNamespace = "::mlir::attn";
   let genSpecializedAttr = 0;
 }

@@ -84,6 +84,24 @@ def Tile_ProduceOp : Tile_Op<"produce", [SingleBlock, NoTerminator]> {
   let hasVerifier = 1;
 }
 
+def Tile_DelegateOp : Tile_Op<"delegate", [SingleBlock, NoTerminator]> {
+  let summary = "operations that one producer warp runs in place of the warps that compute";
+  let description = [{
+    Warps that compute pass by. `--tile-specialize-warps` puts the operations where the producer warp is at the
+    same place of the loops around. Both sides meet at named barriers.
+
+    ```mlir
+    tile.delegate warp 3 () {
+      tile.named_barrier_sync %staged threads 160
+      tile.tma_store %sums adds to %maps from %slot head %head : !sums -> !tile.tensor_map<4>
+    }
+    ```
+  }];
+  let arguments = (ins Arg<I64Attr, "number of the producer warp">:$warp);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "`warp` $warp custom<Body>($body) attr-dict";
+}
+
 def Tile_ConsumeOp : Tile_Op<"consume"> {
   let summary = "the next tile of a ring that other warps produce";
   let description = [{ The consumers' side of a `tile.produce`. }];
@@ -211,8 +229,12 @@ def Tile_TmaStoreOp : Tile_Op<"tma_store", [AttrSizedOperandSegments]> {
 
 def Tile_WaitTmaStoresOp : Tile_Op<"wait_tma_stores"> {
   let summary = "waits until this warp's TMA stores have read their tiles";
-  let description = [{ Needed before a tile is written again, and before the warp ends. }];
-  let assemblyFormat = "attr-dict";
+  let description = [{
+    Needed before a tile is written again, and before the warp ends. With `complete` it waits until the tensors
+    have been written.
+  }];
+  let arguments = (ins UnitAttr:$complete);
+  let assemblyFormat = "(`complete` $complete^)? attr-dict";
 }
 
 def Tile_ClearOp : Tile_Op<"clear"> {

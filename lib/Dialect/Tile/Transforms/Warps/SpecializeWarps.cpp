@@ -6,7 +6,9 @@
 //     k = produce keys warp 0 {a} =>       loop: a = address of tile t; produce keys {a}
 //     v = produce values warp 1 {a}      if it is warp 1:
 //     c = f(c, k, v)                       loop: a = address of tile t; produce values {a}
-//   use c                              else:
+//     delegate warp 2 { g(t) }           if it is warp 2:
+//   use c                                  loop: g(t)
+//                                      else:
 //                                        loop: k = consume keys; v = consume values; c = f(c, k, v)
 //                                        use c
 //
@@ -43,13 +45,17 @@ namespace {
 /// The roles of a kernel's warps.
 class Roles {
 public:
-  Roles(func::FuncOp kernel, ScheduleAttr schedule, ArrayRef<ProduceOp> produces)
-      : kernel(kernel), schedule(schedule), produces(produces), b(kernel.getLoc(), kernel.getContext()) {}
+  Roles(func::FuncOp kernel, ScheduleAttr schedule, ArrayRef<ProduceOp> produces,
+        ArrayRef<DelegateOp> delegates)
+      : kernel(kernel), schedule(schedule), produces(produces), delegates(delegates),
+        b(kernel.getLoc(), kernel.getContext()) {}
 
   LogicalResult verify();
   LogicalResult write();
 
 private:
+  /// Verifies that all warps agree on how often they reach an operation of producers.
+  LogicalResult verifyPlace(Operation *op, std::optional<int64_t> number);
   LogicalResult verifyProduce(ProduceOp produce);
   LogicalResult verifyCopies(ProduceOp produce);
   /// Returns the number of this warp, which the kernel may compute already.
@@ -67,6 +73,7 @@ private:
   func::FuncOp kernel;
   ScheduleAttr schedule;
   ArrayRef<ProduceOp> produces;
+  ArrayRef<DelegateOp> delegates;
   ImplicitLocOpBuilder b;
   Operation *first = nullptr, *last = nullptr; ///< range of the kernel's operations that are split into roles
   Value warp;
@@ -81,21 +88,31 @@ LogicalResult Roles::verify() {
   if (kernel.getNumResults() != 0 || !kernel.getBody().hasOneBlock())
     return kernel.emitError(
         "expected a kernel of one block that returns nothing: its warps split into roles");
+  for (DelegateOp delegate : delegates)
+    if (failed(verifyPlace(delegate, delegate.getWarp())))
+      return failure();
   return success(
       llvm::all_of(produces, [&](ProduceOp produce) { return succeeded(verifyProduce(produce)); }));
 }
 
-LogicalResult Roles::verifyProduce(ProduceOp produce) {
-  Operation *around = produce->getParentOp();
+LogicalResult Roles::verifyPlace(Operation *op, std::optional<int64_t> number) {
+  Operation *around = op->getParentOp();
   while (isa<scf::ForOp>(around))
     around = around->getParentOp();
   if (around != kernel)
-    return produce.emitOpError("expected only scf.for around a tile.produce, got ")
-           << around->getName() << ": all warps must agree on the number of tiles";
-  std::optional<int64_t> number = produce.getWarp();
+    return op->emitOpError("expected only scf.for around a ")
+           << op->getName() << ", got " << around->getName()
+           << ": all warps must agree on the number of tiles";
   if (number && (*number < 0 || *number >= schedule.getProducerWarps()))
-    return produce.emitOpError("expected a warp from 0 to ")
+    return op->emitOpError("expected a warp from 0 to ")
            << schedule.getProducerWarps() - 1 << ", one of the schedule's producers, got " << *number;
+  return success();
+}
+
+LogicalResult Roles::verifyProduce(ProduceOp produce) {
+  std::optional<int64_t> number = produce.getWarp();
+  if (failed(verifyPlace(produce, number)))
+    return failure();
   for (ProduceOp other : produces)
     if (other.getRing() == produce.getRing() && other.getWarp() != number) {
       InFlightDiagnostic error =
@@ -168,6 +185,8 @@ LogicalResult Roles::produce() {
     else
       all = true;
   }
+  for (DelegateOp delegate : delegates)
+    slices.try_emplace(delegate.getWarp(), first, last).first->second.add(delegate.getOperation());
   for (auto &[number, slice] : slices)
     if (failed(verifySlice(slice)))
       return failure();
@@ -186,14 +205,21 @@ void Roles::produceAlone(OpBuilder &builder, int64_t number, function_ref<void(O
   auto branch = scf::IfOp::create(builder, b.getLoc(), isIt);
   OpBuilder inner(branch.thenYield());
   body(inner);
+  branch.walk([](DelegateOp delegate) {
+    delegate->getBlock()->getOperations().splice(delegate->getIterator(),
+                                                 delegate.getBody().front().getOperations());
+    delegate.erase();
+  });
 }
 
 /// Writes produces that all producers share: they walk the enclosing loops together. Producers split where a
-/// loop has no shared produce: there each writes its own.
+/// loop has no shared produce, and where one has a delegate: there each writes its own.
 LogicalResult Roles::produceTogether() {
   Slice together(first, last);
   for (ProduceOp produce : produces)
     together.add(produce.getOperation());
+  for (DelegateOp delegate : delegates)
+    together.add(delegate.getOperation());
   if (failed(verifySlice(together)))
     return failure();
   auto part = [&](OpBuilder &builder, Operation &op, IRMapping &mapping) {
@@ -203,7 +229,7 @@ LogicalResult Roles::produceTogether() {
     bool parts = isa<scf::ForOp>(op) &&
                  llvm::none_of(op.getResults(), [&](Value result) { return together.needs(result); }) &&
                  !op.walk(isOfAll).wasInterrupted();
-    if (!parts)
+    if (!parts && !isa<DelegateOp>(op))
       return false;
     for (auto &[number, slice] : slices)
       if (llvm::is_contained(slice.getOperations(), &op))
@@ -225,10 +251,9 @@ LogicalResult Roles::verifySlice(const Slice &slice) {
     if (slice.needs(produce.getTile()))
       return produce.emitOpError("has a tile that a tile.produce depends on: producers cannot use tiles");
   for (Operation *op : slice.getOperations())
-    if (!isa<scf::ForOp, scf::IfOp, ProduceOp>(op) && !wouldOpBeTriviallyDead(op))
+    if (!isa<scf::ForOp, scf::IfOp, ProduceOp, DelegateOp>(op) && !wouldOpBeTriviallyDead(op))
       return op->emitOpError(
-          "may have effects, and a tile.produce depends on it: both producers and consumers "
-          "would do it");
+          "may have effects, and a producer warp needs it: both producers and consumers would do it");
   return success();
 }
 
@@ -244,6 +269,11 @@ void Roles::consume() {
     produce.getTile().replaceAllUsesWith(tile);
     produce.erase();
   }
+  for (DelegateOp delegate : delegates) {
+    if (last == delegate)
+      last = delegate->getPrevNode();
+    delegate.erase();
+  }
   Slice slice(first, last);
   slice.addEffects();
   IRMapping mapping;
@@ -257,7 +287,13 @@ struct SpecializeWarps : tile::impl::SpecializeWarpsPassBase<SpecializeWarps> {
       if (!schedule || schedule.getKind() != ScheduleKind::Wgmma)
         continue;
       SmallVector<ProduceOp> produces;
-      kernel.walk<WalkOrder::PreOrder>([&](ProduceOp produce) { produces.push_back(produce); });
+      SmallVector<DelegateOp> delegates;
+      kernel.walk<WalkOrder::PreOrder>([&](Operation *op) {
+        if (auto produce = dyn_cast<ProduceOp>(op))
+          produces.push_back(produce);
+        else if (auto delegate = dyn_cast<DelegateOp>(op))
+          delegates.push_back(delegate);
+      });
       if (produces.empty()) {
         decline(DEBUG_TYPE, kernel, "it has no tile.produce");
         continue;
@@ -266,7 +302,7 @@ struct SpecializeWarps : tile::impl::SpecializeWarpsPassBase<SpecializeWarps> {
       for (ProduceOp produce : produces)
         filled.insert(produce.getRing());
       const size_t count = produces.size(); // they are erased
-      Roles roles(kernel, schedule, produces);
+      Roles roles(kernel, schedule, produces, delegates);
       if (failed(roles.verify()) || failed(roles.write()))
         return signalPassFailure();
       rings += filled.size();

@@ -136,7 +136,7 @@ gpu.module @kernels {
   func.func @effects(%n: i32, %map: !tile.tensor_map<4>) attributes {tile.schedule = #schedule} {
     %ring = tile.alloc : !tile.ring<2, !k>
     scf.for %i = %n to %n step %n : i32 {
-      // expected-error @+1 {{may have effects, and a tile.produce depends on it: both producers and consumers would do it}}
+      // expected-error @+1 {{may have effects, and a producer warp needs it: both producers and consumers would do it}}
       %slot = "test.draw"() : () -> i32
       %k = tile.produce %ring warp 0 (%t: !k) {
         tile.tma_load %map from %slot head %n lines 32 into %t : !tile.tensor_map<4> -> !k

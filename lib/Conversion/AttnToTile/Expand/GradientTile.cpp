@@ -52,7 +52,7 @@ Value GradientTile::addMma(Value sum, Value ofPairs, Value other) {
 /// multiplied them and their tile may be overwritten.
 ///
 /// If pieces are added in an order, the warp that stores arrives at `added` when they are, and a third warp
-/// posts it: its fence takes half as long as a tile. It arrives at `ready` before.
+/// posts it: its fence takes about as long as a tile. It arrives at `ready` before.
 static constexpr int64_t exchanged = 1, staged = 2, added = 4, ready = 5;
 /// The progress of a task that has added to all of its rows.
 static constexpr int32_t allRows = 1 << 30;

@@ -62,10 +62,12 @@ static constexpr int64_t wgmmaRoomOfRows = 176, wgmmaRoomOfTokens = 208;
 /// `WithMore` is for scores that are not plain. (17 pairs of dims of 64 to 256: causal, without a mask, with
 /// two sizes, with a soft cap, 2026-11-28.)
 /// `wgmmaRoomOfBoth`: stationary tokens add to rows, and tiles are longest; less beside slopes of a score
-/// region, as values of 96 beside keys of 128 spill. (Heads of 64 and values of 48 and 64, causal and without
-/// a mask, 2026-11-25.)
+/// region, as values of 96 beside keys of 128 spill, and less again where lines are not whole panels, as
+/// values of 48 and 80 do. (Heads of 64 and values of 48 and 64, causal and without a mask, 2026-11-25; with
+/// a warp that stores, 2026-12-01.)
 static constexpr int64_t wgmmaRoomOfOne = 200, wgmmaRoomOfOneWithMore = 176;
-static constexpr int64_t wgmmaRoomOfBoth = 224, wgmmaRoomOfBothAndSlopes = 216;
+static constexpr int64_t wgmmaRoomOfBoth = 224, wgmmaRoomOfBothAndSlopes = 216,
+                         wgmmaRoomOfBothAndSlopesOfPanels = 196;
 /// The most features of a token whose gradients a warp holds.
 static constexpr int64_t mostTogether = 320;
 /// The most lines of tiles whose rows' positions have numbers beside them, such as a window's ends.
@@ -194,7 +196,9 @@ private:
   bool isWide() const { return shape.keyDim + shape.valueDim > mostTogether; }
   int64_t roomOf(Held held) const {
     if (held.addsToRows)
-      return shape.rawScores ? wgmmaRoomOfBoth : wgmmaRoomOfBothAndSlopes;
+      return shape.rawScores ? wgmmaRoomOfBoth
+             : isWhole()     ? wgmmaRoomOfBothAndSlopes
+                             : wgmmaRoomOfBothAndSlopesOfPanels;
     return held.tokens ? wgmmaRoomOfTokens : wgmmaRoomOfRows;
   }
   /// Registers of a score region's slopes: by the score and, with stationary rows, by each table that is

@@ -80,7 +80,8 @@ Type ScheduleShape::converted() const {
 }
 
 /// Whether producers can widen a part of a store. A lane widens 16 features of a line at once, whose scale
-/// and zero point, those of values, lie in one word of the line's metadata. Scores take those of keys, one of
+/// and zero point, those of values, lie in one word of the line's metadata. Of floats e4m3 and e5m2 are
+/// converted. Scores take those of keys, one of
 /// each for a token. Results take the scale of a head or a tensor.
 static bool isWidenable(const rt::StorePart &part, int64_t tileDim, int64_t mostGroups) {
   constexpr int64_t panel = 64, mostFeatures = 128, run = 16;
@@ -89,7 +90,8 @@ static bool isWidenable(const rt::StorePart &part, int64_t tileDim, int64_t most
     return false;
   if (format.isInteger())
     return format.groups(part.dim) <= mostGroups && format.group % run == 0;
-  return format.hasSharedScale();
+  const bool converts = format.codes == rt::DType::F8E4M3FN || format.codes == rt::DType::F8E5M2;
+  return converts && format.hasSharedScale();
 }
 
 bool ScheduleShape::mayWiden() const {

@@ -93,7 +93,7 @@ def Tile_DelegateOp : Tile_Op<"delegate", [SingleBlock, NoTerminator]> {
     ```mlir
     tile.delegate warp 3 () {
       tile.named_barrier_sync %staged threads 160
-      tile.tma_store %sums adds to %maps from %slot head %head : !sums -> !tile.tensor_map<4>
+      tile.wait_tma_stores
     }
     ```
   }];

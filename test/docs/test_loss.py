@@ -117,7 +117,9 @@ def test_nothing_is_spilled(emitted, name):
     target, _, ordered, _, score, dim = ASSEMBLED[name]
     kernels = ptxas(emitted / f"{name}.ptx", target)
     if dim != 96 and score == "plain":
-        assert any("_begin" in kernel.kernel for kernel in kernels) == (ordered != "apart")
+        assert any("_begin" in kernel.kernel for kernel in kernels) == (
+            ordered is False or (ordered is True and "window" not in name)
+        )
     for kernel in kernels:
         assert (kernel.spill_stores, kernel.spill_loads) == (0, 0), kernel
 

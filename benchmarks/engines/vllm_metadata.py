@@ -8,11 +8,11 @@ fakecuda). Layers have the shape of Llama-3.1-8B's. The builders get the same ta
 process. A time is the CPU time of the thread for a call of `build`, the median of rounds; the ratio is the median of
 the ratios of rounds.
 
-What is counted on both sides: Python, PyTorch's operators, and of attn the runtime down to its driver. Tables lie in
+Both sides count Python and PyTorch's operators, and attn the runtime down to its driver. Tables lie in
 the memory of a CPU, so an operator that writes a table costs its call and a copy of 1 to 4 KiB. attn's kernels are
 compiled for CUDA and launched on the tests' driver, whose launches do nothing.
 
-What is not counted: the time that CUDA takes for a launch, whose number is `launches` for either side; and of
+Neither counts the time that CUDA takes for a launch, whose number is `launches` for either side, nor of
 FLASH_ATTN with FlashAttention-3 the operator `get_scheduler_metadata`, which needs CUDA: it allocates a tensor and
 launches a kernel. A function that returns a kept tensor is in its place, so that FLASH_ATTN takes longer on a GPU than
 it does here. The sides:

@@ -80,9 +80,9 @@ Type ScheduleShape::converted() const {
 }
 
 /// Whether producers can widen a part of a store. A lane widens 16 features of a line at once, whose scale
-/// and zero point, those of values, lie in one word of the line's metadata. Of floats e4m3 and e5m2 are
-/// converted. Scores take those of keys, one of
-/// each for a token. Results take the scale of a head or a tensor.
+/// and zero point, those of values, lie in one word of the line's metadata. They convert e4m3 and e5m2,
+/// but no other floats. Scores take those of keys, one of each for a token. Results take the scale of a head
+/// or a tensor.
 static bool isWidenable(const rt::StorePart &part, int64_t tileDim, int64_t mostGroups) {
   constexpr int64_t panel = 64, mostFeatures = 128, run = 16;
   const rt::Format &format = part.format;

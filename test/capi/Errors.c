@@ -59,9 +59,9 @@ static const char *compilerErrors(const char *text) {
   asks.backward = true, asks.tableCount = 2;
   REFUSED(attnEmitAsked(&source, &asks, "problem", &bytes), AttnStatusInput,
           "tables: expected a name at index 1, got null");
-  asks.tableCount = 0, asks.ordered = (AttnOrder)3;
+  asks.tableCount = 0, asks.ordered = (AttnOrder)4;
   REFUSED(attnCompileAsked(&source, &asks, AttnFormHost, &compiled), AttnStatusInput,
-          "ordered: expected default (0), fixed (1) or any (2), got 3");
+          "ordered: expected default (0), fixed (1), any (2) or apart (3), got 4");
   asks.ordered = AttnOrderDefault;
   REFUSED(attnCompileAsked(&source, &asks, AttnFormHost, &compiled), AttnStatusInput,
           "has no backward pass (attn.backward): region 0 is paged");

@@ -70,6 +70,9 @@ static constexpr int64_t wgmmaRoomOfBoth = 224, wgmmaRoomOfBothAndSlopes = 216,
                          wgmmaRoomOfBothAndSlopesOfPanels = 196;
 /// The most features of a token whose gradients a warp holds.
 static constexpr int64_t mostTogether = 320;
+/// The most features of a key beside whose sums fused kernels have registers for sums of rows and an MMA of
+/// values at once.
+static constexpr int64_t widestBeside = 128;
 /// The most lines of tiles whose rows' positions have numbers beside them, such as a window's ends.
 static constexpr int64_t mostNumbered = 64;
 /// Registers of a thread of each role. If lines have panels of several widths, copies have an address for
@@ -184,9 +187,9 @@ public:
     constexpr int64_t blocks = 2, keys = 64; // tasks are planned for tiles of this many
     return get(ScheduleKind::Mma, wgmmaWarps, keys, /*stages=*/1, blocks);
   }
-  /// Whether a warpgroup can have half of the features of a key: whole panels, or a part of one. With 96
-  /// features, one warpgroup has 64, and the other has 32 and as many zeros. Sums leave in panels of 32.
-  bool halvesFeatures() const { return llvm::is_contained({64, 96, 128}, shape.keyDim); }
+  /// Whether a warpgroup can have half of the features of a key: whole panels, a part of one, or both. With
+  /// 96 features, one warpgroup has 64, and the other has 32 and as many zeros. Sums leave in panels of 32.
+  bool halvesFeatures() const { return llvm::is_contained({64, 96, 128, 192}, shape.keyDim); }
 
   /// Whether lines are whole panels.
   bool isWhole() const { return shape.keyDim % panelFeatures == 0 && shape.valueDim % panelFeatures == 0; }
@@ -263,9 +266,11 @@ private:
     int64_t bits = lines * shape.element.getIntOrFloatBitWidth();
     return bits * shape.keyDim % (8 * alignment) == 0 && bits * shape.valueDim % (8 * alignment) == 0;
   }
-  /// Registers of the sums, of scores and their gradients, and of one of them as an MMA takes it.
-  static int64_t fragments(Held held, int64_t lines) {
-    return registersOf(held.accumulated) + 2 * registersOf(lines) + registersOf(lines) / 2;
+  /// Registers of the sums, of scores and their gradients, and of one of them as an MMA takes it: not beside
+  /// both of them where fused kernels end the MMA of values first (GradientTile.h).
+  int64_t fragments(Held held, int64_t lines) const {
+    int64_t ofMma = held.addsToRows && shape.keyDim > widestBeside ? 0 : registersOf(lines) / 2;
+    return registersOf(held.accumulated) + 2 * registersOf(lines) + ofMma;
   }
   /// The bytes of a line of keys as it is stored, without metadata.
   int64_t keyBytes() const {

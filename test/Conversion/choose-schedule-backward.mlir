@@ -69,6 +69,29 @@ func.func @narrow(%q: tensor<?x8x64xbf16> {attn.name = "q"}, %kv: !attn.kv<packe
   return %o : tensor<?x8x48xbf16>
 }
 
+// Keys of 192 are fused where that is asked for. Two stages of both and a tile of sums take nearly all memory.
+// CHECK-LABEL: @three_panels
+// CHECK-SAME: attn.fused
+// CHECK-SAME: keys = 64, warps = 8, stages = 2, blocks = 1,
+// CHECK-SAME: exchange_stages = 1, shared_bytes = 231072>
+func.func @three_panels(%q: tensor<?x8x192xbf16> {attn.name = "q"}, %kv: !attn.kv<packed, heads = 2, dim = 192, value_dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16> attributes {attn.backward, attn.ordered = false} {
+  %0 = attn.init %q : tensor<?x8x192xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x192xbf16>, !attn.kv<packed, heads = 2, dim = 192, value_dim = 128, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}
+
+// By default, and in an order, they have two launches: nobody has timed the fused kernel.
+// CHECK-LABEL: @three_panels_in_order
+// CHECK-NOT: attn.fused
+// CHECK: attn.update
+func.func @three_panels_in_order(%q: tensor<?x8x192xbf16> {attn.name = "q"}, %kv: !attn.kv<packed, heads = 2, dim = 192, value_dim = 128, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x128xbf16> attributes {attn.backward, attn.ordered} {
+  %0 = attn.init %q : tensor<?x8x192xbf16> -> !attn.state<heads = 8, value_dim = 128>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x192xbf16>, !attn.kv<packed, heads = 2, dim = 192, value_dim = 128, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 128>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 128> -> tensor<?x8x128xbf16>
+  return %o : tensor<?x8x128xbf16>
+}
+
 // A fused window has short tiles.
 // CHECK-LABEL: @short
 // CHECK-SAME: keys = 64, warps = 8, stages = 3, blocks = 1,

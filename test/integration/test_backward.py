@@ -34,6 +34,8 @@ POINTS = {
     "five-heads-short": (Problem(10, 2, 64, 64, "bf16", "packed", "window(30)"), 3),
     "six-heads": (Problem(12, 2, 128, 96, "f16", "packed", "causal"), 2),
     "twelve-heads": (Problem(12, 1, 64, 64, "f16", "packed", "all"), 1),
+    "keys-of-three-panels": (Problem(4, 2, 192, 128, "bf16", "packed", "causal"), 1),
+    "keys-of-three-panels-five-heads": (Problem(5, 1, 192, 96, "f16", "dense", "window(30)"), 2),
     "five-heads-capped": (Problem(5, 1, 64, 64, "bf16", "packed", "causal", softcap=True), 1),
 }
 DIMS = ["--dim=batch=3", "--dim=q_len=1..150", "--dim=kv_len=1..200"]
@@ -367,7 +369,9 @@ def test_nothing_is_spilled_where_rows_are_gathered(tmp_path, dims, see):
     check_spills(tmp_path, backward(Problem(6, 2, *dims, "bf16", "packed", see), "apart"))
 
 
-@pytest.mark.parametrize("dims", [(64, 64), (64, 48), (128, 64), (128, 128)])
+@pytest.mark.parametrize(
+    "dims", [(64, 64), (64, 48), (128, 64), (128, 128), (192, 32), (192, 64), (192, 96), (192, 128)]
+)
 def test_nothing_is_spilled_without_a_mask(tmp_path, dims):
     check_spills(tmp_path, backward(Problem(8, 2, *dims, "bf16", "packed", "all")))
 

@@ -17,11 +17,11 @@ inline int64_t paddedDim(int64_t dim, Type stored) {
   return llvm::alignTo(dim, 256 / stored.getIntOrFloatBitWidth());
 }
 
-/// The features of a key's line in shared memory when each of two warpgroups has half of them, in whole
-/// panels or half of one.
+/// The features of a key's line in shared memory when each of two warpgroups has half of them: whole panels,
+/// and of an odd number of panels half of the middle one.
 inline int64_t halvedKeyTile(int64_t paddedKeyDim) {
   constexpr int64_t panel = 64;
-  return llvm::alignTo(paddedKeyDim, paddedKeyDim <= panel ? panel : 2 * panel);
+  return llvm::alignTo(paddedKeyDim, panel);
 }
 
 /// The computation of one kernel: `attn.init`s begin states, updates add to them, merges and other changes

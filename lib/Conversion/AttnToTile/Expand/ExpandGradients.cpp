@@ -240,10 +240,12 @@ void mlir::attn::expandGradient(const OneUpdate &one, Value result, FragmentExpa
   Value delta = held ? Value() : sums.pop_back_val();
   // Numbers of rows that lie in tiles are read where that is fastest, early or late.
   bool staged = isa<SharedType>(rows.copy(Copy::Lse).getType());
-  bool early = staged && readsNumbersEarly(update, e.form);
+  const bool wide = exchange && tile.isWide();
+  bool early = staged && !wide && readsNumbersEarly(update, e.form);
   // In two launches, dp begins with -delta: beside LSEs ptxas has no registers for deltas while the next
-  // scores are computed. Fused kernels have the registers, and start dp earlier without it.
-  bool beginsLess = early && !exchange;
+  // scores are computed. Fused kernels have the registers, unless keys are wide, and start dp earlier without
+  // it.
+  bool beginsLess = wide || (early && !exchange);
   auto multiply = [&] {
     return tile.mmaPairs(outputGradients, values,
                          e.featuresIfPadded(e.form.getValueDim(), e.form.getValueTile()),
@@ -251,7 +253,7 @@ void mlir::attn::expandGradient(const OneUpdate &one, Value result, FragmentExpa
   };
   Value raw = tile.mmaPairs(queries, keys, e.featuresIfPadded(e.form.getKeyDim(), e.form.getKeyTile())),
         products;
-  if (tile.startsMmas() && addsPairs) // it runs beside the exponentials
+  if (tile.startsMmas() && addsPairs && !wide) // it runs beside the exponentials
     products = multiply();
   // Queries and gradients past the last row are zeros, so the weights of such a row add nothing, unless the
   // key is NaN. Under a causal mask these rows have position zero, and see the tokens that all rows see.
@@ -272,8 +274,8 @@ void mlir::attn::expandGradient(const OneUpdate &one, Value result, FragmentExpa
   Value weights = tile.weights(scores, lse);
   if (held && early && !beginsLess && addsPairs)
     delta = tile.number(Copy::Delta);
-  // The sum of values of a long tile runs while the warpgroups sync. At other tiles the next scores do
-  // (StartEarly.cpp), and the sum runs while gradients of scores are computed.
+  // The sum of values of a long or wide tile runs while the warpgroups sync. At other tiles the next scores
+  // do (StartEarly.cpp), and the sum runs while gradients of scores are computed.
   const bool late = exchange && tile.startsValuesLate();
   auto addValues = [&] { sums.back() = tile.addMma(sums.back(), weights, outputGradients); };
   if (addsValues && !late)
@@ -283,25 +285,30 @@ void mlir::attn::expandGradient(const OneUpdate &one, Value result, FragmentExpa
   if (!products)
     products = multiply();
   products = tile.finish(products, addsValues && !late ? 1 : 0).front();
-  if (held && !early)
+  if (held && !early && !beginsLess)
     delta = tile.number(Copy::Delta);
   assert((delta || !slopes) && "a score region's kernels read deltas");
   Value gradients = ScoreGradOp::create(e.b, weights.getType(), weights, products, delta, slopes);
   if (!held)
     RowSums(e).addTile(MutableArrayRef(sums).drop_front(), weights, products, delta,
                        ValueRange(ofRegion).drop_front(2));
-  Value piece;
+  Value ofRows;
   if (exchange) {
     tile.stage(gradients, exchange);
     if (late)
       addValues();
-    piece = tile.startRowsPiece(exchange, keys);
+    tile.syncExchange();
+    if (wide)
+      sums.back() = tile.finish(sums.back(), 0).front();
+    ofRows = tile.startRows(exchange, keys);
   }
   sums.front() = tile.addMma(sums.front(), gradients, held ? queries : keys);
-  if (piece)
-    tile.addRowsPiece(tile.finish(piece, 1).front(), rows.copy(Copy::Sums));
-  size_t mmas = addsValues ? 2 : 1; // other sums of rows need no wait
-  SmallVector<Value> finished = tile.finish(ValueRange(sums).take_front(mmas), 0);
+  if (exchange)
+    tile.addRows(ofRows, sums.front(), exchange, keys, rows.copy(Copy::Sums));
+  size_t mmas = wide ? 0 : addsValues ? 2 : 1; // those in flight; other sums of rows need no wait
+  SmallVector<Value> finished;
+  if (mmas > 0)
+    finished = tile.finish(ValueRange(sums).take_front(mmas), 0);
   llvm::append_range(finished, ArrayRef(sums).drop_front(mmas));
   if (!held)
     finished.push_back(delta);

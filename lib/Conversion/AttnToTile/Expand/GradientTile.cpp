@@ -13,6 +13,8 @@ using namespace mlir::tile;
 
 /// The lines of a wgmma result that a warp has.
 static constexpr int64_t warpLines = 16;
+/// The sums of a line in a panel of shared memory.
+static constexpr int64_t panelSums = 32;
 
 FragmentType mlir::attn::gradientType(FragmentExpansion &e, int64_t features) {
   bool held = e.form.keepsTokens();
@@ -62,37 +64,63 @@ void GradientTile::stage(Value scoreGradients, Value exchange) {
   StageOp::create(b, scoreGradients, exchange, tokens.getWarp());
 }
 
-Value GradientTile::startRowsPiece(Value exchange, Value keys) {
+void GradientTile::syncExchange() {
   FenceAsyncOp::create(b);
   NamedBarrierSyncOp::create(b, b.i32(exchanged), threadsThatSync());
-  FragmentType type = b.fragment({Axis::Query, Axis::Feature}, {warpLines, pieceFeatures()}, b.getF32Type());
-  if (!halvesRows())
-    return StartMmaOp::create(b, type, exchange, Value(), keys, firstFeature(), IntegerAttr(), Value());
-  auto whole = cast<SharedType>(exchange.getType());
-  auto columns = SharedType::get(b.getContext(), Axis::Key, whole.getRows(), Axis::Query,
-                                 ScheduleAttr::groupRows, whole.getElement(), false, 0);
-  Value mine = OverlayOp::create(b, columns, exchange, b.mul(group(), b.i32(whole.getRows() / 2)));
-  return StartMmaOp::create(b, type, mine, Value(), keys, Value(), IntegerAttr(), Value());
 }
 
-void GradientTile::addRowsPiece(Value piece, Value place) {
-  // A warpgroup has 64 rows.
-  Value warp = b.sub(WarpIdOp::create(b, b.getI32Type()), b.i32(e.schedule.getProducerWarps()));
-  Value first = b.mul(b.rem(warp, ScheduleAttr::groupWarps), b.i32(warpLines));
-  auto type = cast<FragmentType>(piece.getType());
-  Value firstRow = halvesRows() ? tokens.getGroup() : b.i32(0);
-  Value lines = CoordinatesOp::create(b, b.fragment({Axis::Query}, {warpLines}, b.getI32Type()),
-                                      b.add(first, firstRow));
-  // Lines past the last row belong to other rows, to which a NaN of these tokens must not be added.
-  piece = b.map(type, ValueRange{piece, lines},
-                [&](ValueRange v) -> Value { return b.select(b.less(v[1], rows.count()), v[0], b.f32(0)); });
-  StageOp::create(b, piece, pieceOf(place, group()), first);
+SmallVector<GradientTile::Piece, 2> GradientTile::pieces() {
+  constexpr int64_t panel = 64;
+  int64_t features = e.form.getKeyTile();
+  if (halvesRows())
+    return {{Value(), features}};
+  int64_t half = features / e.schedule.getConsumers(), whole = half / panel * panel, rest = half - whole;
+  auto from = [&](int64_t ofFirst, int64_t ofSecond) {
+    return b.add(b.i32(ofFirst), b.mul(group(), b.i32(ofSecond - ofFirst)));
+  };
+  if (whole == 0 || rest == 0)
+    return {{b.mul(group(), b.i32(half)), half}};
+  return {{from(0, half + rest), whole}, {from(whole, half), rest}};
+}
+
+Value GradientTile::startPiece(const Piece &piece, Value exchange, Value keys) {
+  if (halvesRows()) {
+    auto whole = cast<SharedType>(exchange.getType());
+    auto columns = SharedType::get(b.getContext(), Axis::Key, whole.getRows(), Axis::Query,
+                                   ScheduleAttr::groupRows, whole.getElement(), false, 0);
+    exchange = OverlayOp::create(b, columns, exchange, b.mul(group(), b.i32(whole.getRows() / 2)));
+  }
+  FragmentType type = b.fragment({Axis::Query, Axis::Feature}, {warpLines, piece.features}, b.getF32Type());
+  return StartMmaOp::create(b, type, exchange, Value(), keys, piece.first, IntegerAttr(), Value());
+}
+
+void GradientTile::addRows(Value first, Value &ofKeys, Value exchange, Value keys, Value place) {
+  SmallVector<Piece, 2> all = pieces();
+  put(all.front(), finish(first, 1).front(), place);
+  for (const Piece &piece : ArrayRef(all).drop_front()) {
+    SmallVector<Value> ended = finish({ofKeys, startPiece(piece, exchange, keys)}, 0);
+    ofKeys = ended.front();
+    put(piece, ended.back(), place);
+  }
   FenceAsyncOp::create(b);
   if (e.schedule.getExchanges() > 1)
     NamedBarrierArriveOp::create(b, b.add(b.i32(staged), group()), groupThreads + warpThreads);
   else
     NamedBarrierSyncOp::create(b, b.i32(staged), threadsThatSync());
   storePieces(place);
+}
+
+void GradientTile::put(const Piece &piece, Value sum, Value place) {
+  // A warpgroup has 64 rows.
+  Value warp = b.sub(WarpIdOp::create(b, b.getI32Type()), b.i32(e.schedule.getProducerWarps()));
+  Value first = b.mul(b.rem(warp, ScheduleAttr::groupWarps), b.i32(warpLines));
+  Value firstRow = halvesRows() ? tokens.getGroup() : b.i32(0);
+  Value lines = CoordinatesOp::create(b, b.fragment({Axis::Query}, {warpLines}, b.getI32Type()),
+                                      b.add(first, firstRow));
+  // Lines past the last row belong to other rows, to which a NaN of these tokens must not be added.
+  sum = b.map(cast<FragmentType>(sum.getType()), ValueRange{sum, lines},
+              [&](ValueRange v) -> Value { return b.select(b.less(v[1], rows.count()), v[0], b.f32(0)); });
+  StageOp::create(b, sum, placeOf(piece, place), first);
 }
 
 /// How far a task has come, as its semaphore says: a number that grows with each tile. All terms of packed
@@ -150,10 +178,9 @@ void GradientTile::storePieces(Value place) {
       NamedBarrierSyncOp::create(b, b.i32(staged + group), groupThreads + warpThreads);
     if (after && group == 0)
       waitForRows(b, after, rows.begin());
-    Value piece = pieceOf(place, b.i32(group));
-    constexpr int64_t panelBytes = 128;
-    int64_t panels = llvm::divideCeil(cast<SharedType>(piece.getType()).getLineBytes(), panelBytes);
-    tmaStoreSums(b, e.form, rows, piece, b.i32(halvesRows() ? group * ScheduleAttr::groupRows : 0),
+    Value part = partOf(place, b.i32(group));
+    int64_t panels = cast<SharedType>(part.getType()).getCols() / panelSums;
+    tmaStoreSums(b, e.form, rows, part, b.i32(halvesRows() ? group * ScheduleAttr::groupRows : 0),
                  halvesRows() ? Value() : b.i32(group * panels));
   }
 }
@@ -169,14 +196,27 @@ Value GradientTile::postsHere() {
   return b.compare(arith::CmpIPredicate::eq, number, b.i32(0));
 }
 
-Value GradientTile::pieceOf(Value place, Value group) {
+SharedType GradientTile::placeType(int64_t lines, int64_t features) {
+  return SharedType::get(b.getContext(), Axis::Query, lines, Axis::Feature, features, b.getF32Type(),
+                         /*swizzled=*/false, /*boxes=*/0);
+}
+
+Value GradientTile::partOf(Value place, Value group) {
   auto whole = cast<SharedType>(place.getType());
   int64_t consumers = e.schedule.getConsumers();
-  auto part =
-      SharedType::get(b.getContext(), Axis::Query, ScheduleAttr::groupRows, Axis::Feature,
-                      halvesRows() ? whole.getCols() : whole.getCols() / consumers, whole.getElement(),
-                      /*swizzled=*/false, /*boxes=*/0);
-  return OverlayOp::create(b, part, place, b.mul(group, b.i32(whole.getRows() / consumers)));
+  int64_t features = halvesRows() ? whole.getCols() : whole.getCols() / consumers;
+  return OverlayOp::create(b, placeType(ScheduleAttr::groupRows, features), place,
+                           b.mul(group, b.i32(whole.getRows() / consumers)));
+}
+
+Value GradientTile::placeOf(const Piece &piece, Value place) {
+  auto whole = cast<SharedType>(place.getType());
+  if (halvesRows() || piece.features == whole.getCols() / e.schedule.getConsumers())
+    return partOf(place, group());
+  Type lines = placeType(whole.getRows() * whole.getCols() / panelSums, panelSums);
+  Value panels = OverlayOp::create(b, lines, place, b.i32(0)); // one after the other
+  return OverlayOp::create(b, placeType(whole.getRows(), piece.features), panels,
+                           b.mul(b.div(piece.first, panelSums), b.i32(whole.getRows())));
 }
 
 int64_t GradientTile::threadsThatSync() { return e.schedule.getWarps() * warpThreads + warpThreads; }

@@ -35,15 +35,21 @@ public:
   SmallVector<Value> finish(ValueRange mmas, int64_t pending);
   /// Whether values' gradients are started when those of scores have been written to shared memory, and not
   /// before they are computed.
-  bool startsValuesLate() { return halvesRows(); }
+  bool startsValuesLate() { return halvesRows() || isWide(); }
+  /// Whether sums of tokens leave no registers for the results of two other MMAs, or for numbers of rows
+  /// beside one: gradients of scores then begin with deltas, when the weights are known, values' gradients
+  /// end when warpgroups have met, and sums of rows are added piece by piece.
+  bool isWide() { return e.form.getKeyTile() > widestKey; }
   /// Writes a tile's gradients of scores to shared memory, for the other warpgroup.
   void stage(Value scoreGradients, Value exchange);
-  /// Waits for the other warpgroup's gradients of scores, and starts this warpgroup's MMA for the sums of the
-  /// tile's rows: some of the features.
-  Value startRowsPiece(Value exchange, Value keys);
-  /// Adds the piece to sums in memory, through `place` in shared memory, from where a producer warp stores
-  /// it.
-  void addRowsPiece(Value piece, Value place);
+  /// Waits for the other warpgroup's gradients of scores.
+  void syncExchange();
+  /// Starts this warpgroup's first MMA for the sums of the tile's rows.
+  Value startRows(Value exchange, Value keys) { return startPiece(pieces().front(), exchange, keys); }
+  /// Adds to sums in memory, through `place` in shared memory, from where a producer warp stores them: the
+  /// result of the first MMA, and those of others, which it starts. The sum of keys, started meanwhile, ends
+  /// with these if there are any.
+  void addRows(Value first, Value &ofKeys, Value exchange, Value keys, Value place);
   /// A number of each row: a fragment, or loaded from the tile that it was copied to.
   Value number(Copy name);
   Value weights(Value scores, Value lse);
@@ -58,17 +64,28 @@ private:
   Value group() { return b.div(tokens.getGroup(), tile::ScheduleAttr::groupRows); }
   /// Whether a warpgroup adds to half of a tile's rows; otherwise it adds half of the features of all rows.
   bool halvesRows() { return e.form.getRows() > tile::ScheduleAttr::groupRows; }
-  /// The number of features of a row that a warpgroup adds to, and the first of them.
-  int64_t pieceFeatures() { return e.form.getKeyTile() / (halvesRows() ? 1 : e.schedule.getConsumers()); }
-  Value firstFeature() { return b.mul(group(), b.i32(pieceFeatures())); }
+  /// Features of a row's sum that one MMA of a warpgroup makes. All of them have no first one.
+  struct Piece {
+    Value first;
+    int64_t features;
+  };
+  /// The features of a row that this warpgroup adds to: half of them, or all features of its rows. Half of an
+  /// odd number of panels is some whole ones and half of the middle one, each a piece.
+  SmallVector<Piece, 2> pieces();
+  Value startPiece(const Piece &piece, Value exchange, Value keys);
+  /// Writes the sum of a piece to its place.
+  void put(const Piece &piece, Value sum, Value place);
   /// Lets the warp that stores add the pieces of all warpgroups to the sums.
   void storePieces(Value place);
   /// Whether this task posts its progress at this tile; null: it does. Posting takes about as long as a tile.
   /// With heads of a group in a tile, tasks are long and post at every second one. In others it counts more
   /// how soon the next task may follow.
   Value postsHere();
-  /// A warpgroup's part of the place of pieces.
-  Value pieceOf(Value place, Value group);
+  /// A place in shared memory for sums.
+  tile::SharedType placeType(int64_t lines, int64_t features);
+  /// The places of all pieces of a warpgroup, and of one of this warpgroup's.
+  Value partOf(Value place, Value group);
+  Value placeOf(const Piece &piece, Value place);
   /// The threads that compute, and those of the warp that stores.
   int64_t threadsThatSync();
 
@@ -78,6 +95,8 @@ private:
   RowsPart rows;
   TokensOp tokens;
   bool held; ///< whether tokens are stationary
+
+  static constexpr int64_t widestKey = 128;
 };
 
 } // namespace mlir::attn

@@ -68,6 +68,9 @@ using namespace mlir::tile;
 /// The largest number of columns of the first MMA's result. Loops of longer tiles are unchanged: they are not
 /// measured.
 static constexpr int64_t mostColumns = 64;
+/// The most columns of sums that a loop with a barrier carries beside an early MMA, whose registers they
+/// need.
+static constexpr int64_t mostCarried = 256;
 
 namespace {
 
@@ -167,6 +170,12 @@ bool EarlyMma::matchFirst() {
 }
 
 bool EarlyMma::matchBarrier() {
+  int64_t carried = 0;
+  for (Value each : loop.getRegionIterArgs())
+    if (auto sum = dyn_cast<FragmentType>(each.getType()); sum && sum.getRank() == 2)
+      carried += sum.getSizes()[1];
+  if (carried > mostCarried)
+    return refuse("it carries sums of " + Twine(carried) + " columns, more than " + Twine(mostCarried));
   for (Operation *op = meet;
        op && (isa<NamedBarrierSyncOp, FenceAsyncOp, WaitTmaStoresOp>(op) || isMemoryEffectFree(op));
        op = op->getPrevNode())

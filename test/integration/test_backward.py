@@ -3,6 +3,7 @@
 
 import os
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -279,6 +280,17 @@ def test_gradients_are_the_same_bits_in_every_run(tmp_path, text, schedule):
     dims = ["--dim=batch=3", "--dim=q_len=1..60", "--dim=kv_len=60", *more]
     options = [f"--device={DEVICE}", f"--schedule={schedule}", "--repeat=20", "--shuffle"]
     status, _, errors = attn_run(file, *options, *dims)
+    assert status == 0, errors
+
+
+@pytest.mark.parametrize("name", ["causal", "five-heads-short", "six-heads"])
+def test_blocks_that_add_to_the_same_rows_wait_for_each_other(tmp_path, name):
+    """Tiles of rows of one task begin elsewhere than those of the next."""
+    problem, _ = POINTS[name]
+    file = tmp_path / "order.mlir"
+    file.write_text(backward(replace(problem, see="causal"), ordered=True))
+    dims = ["--dim=batch=3", "--dim=q_len=150..270", "--dim=kv_len=400"]
+    status, _, errors = attn_run(file, f"--device={DEVICE}", "--repeat=6", "--shuffle", *dims)
     assert status == 0, errors
 
 

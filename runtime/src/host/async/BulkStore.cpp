@@ -4,12 +4,19 @@
 // bytes are written to global memory between that read and a wait without `.read`, or the
 // block's end if there is none.
 //
+// Additions of blocks that wait for each other happen at that moment: their order is the
+// kernel's affair. A shuffled block is late with some, so that another could be early.
+// Other additions are deferred (DeferredAdd).
+//
 //===----------------------------------------------------------------------===//
 #include "BulkCopy.h"
 #include "host/detect/Checker.h"
 #include "host/machine/Entry.h"
 #include "host/machine/Swizzle.h"
+#include <atomic>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 namespace attn::rt::host {
 
@@ -37,7 +44,11 @@ static void write(Block &block, BulkStore &store) {
     for (uint32_t i = 0; store.adds && i < row.bytes(); i += sizeof(float)) {
       float value;
       std::memcpy(&value, from + i, sizeof value);
-      block.adds.push_back({reinterpret_cast<float *>(row.address + i), value});
+      auto *sum = reinterpret_cast<float *>(row.address + i);
+      if (block.grid->kernel.inOrder)
+        std::atomic_ref(*sum).fetch_add(value, std::memory_order_relaxed);
+      else
+        block.adds.push_back({sum, value});
     }
   });
 }
@@ -58,6 +69,13 @@ void finishBulkStores(Block &block) {
 } // namespace attn::rt::host
 
 using namespace attn::rt::host;
+
+/// Lets other blocks overtake one that adds, unless the kernel forbids it.
+static void delay(Block &block) {
+  constexpr uint32_t oneOf = 8, mostMicroseconds = 2000;
+  if (block.shuffle && block.grid->kernel.inOrder && block.schedule.below(oneOf) == 0)
+    std::this_thread::sleep_for(std::chrono::microseconds(block.schedule.below(mostMicroseconds)));
+}
 
 static void issue(LaneAbi *abi, uint32_t op, const void *from, const void *map, uint32_t rank,
                   const int32_t *at, bool adds) {
@@ -93,6 +111,7 @@ void attn_host_bulk_store(LaneAbi *abi, uint32_t op, const void *from, const voi
 void attn_host_bulk_add(LaneAbi *abi, uint32_t op, const void *from, const void *map, uint32_t rank,
                         int32_t c0, int32_t c1, int32_t c2, int32_t c3, int32_t c4) {
   const int32_t at[] = {c0, c1, c2, c3, c4};
+  delay(*laneOf(abi).block);
   issue(abi, op, from, map, rank, at, /*adds=*/true);
 }
 

@@ -134,7 +134,7 @@ struct Grid {
 };
 
 /// A deferred global reduction: float additions are applied in block order, so that bits do not depend on the
-/// speed of cores.
+/// speed of cores. Those of kernels whose blocks wait for each other are not deferred.
 struct DeferredAdd {
   float *address;
   float value;

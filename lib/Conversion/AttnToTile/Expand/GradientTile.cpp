@@ -124,8 +124,12 @@ void GradientTile::put(const Piece &piece, Value sum, Value place) {
 }
 
 /// How far a task has come, as its semaphore says: a number that grows with each tile. All terms of packed
-/// rows from `row` on have been added.
-static Value progress(KernelBuilder &b, Value row) { return b.sub(b.i32(allRows), row); }
+/// rows from `row` on have been added; of several parts of a group, those of parts up to `part`.
+static Value progress(KernelBuilder &b, Value row, Value part = {}, int64_t parts = 1) {
+  if (!part)
+    return b.sub(b.i32(allRows), row);
+  return b.sub(b.add(b.i32(allRows - (parts - 1)), part), b.mul(row, b.i32(parts)));
+}
 
 /// Puts the next operations where `condition` holds, if it is given.
 static void insertIf(KernelBuilder &b, Value condition) {
@@ -142,8 +146,8 @@ static void passAdded(KernelBuilder &b, Value condition = {}) {
   NamedBarrierArriveOp::create(b, b.i32(added), 2 * warpThreads);
 }
 
-/// Lets the warp that posts wait for that, and post that this task has added to packed rows from `row` on.
-static void postRows(KernelBuilder &b, Value row, Value condition = {}) {
+/// Lets the warp that posts wait for that, and post how far this task has come.
+static void post(KernelBuilder &b, Value progress, Value condition = {}) {
   OpBuilder::InsertionGuard guard(b);
   auto delegate = DelegateOp::create(b, postingWarp);
   b.createBlock(&delegate.getBody());
@@ -151,19 +155,19 @@ static void postRows(KernelBuilder &b, Value row, Value condition = {}) {
   NamedBarrierArriveOp::create(b, b.i32(ready), 2 * warpThreads);
   NamedBarrierSyncOp::create(b, b.i32(added), 2 * warpThreads);
   Value task = BlockIdOp::create(b, b.getI32Type());
-  SemaphorePostOp::create(b, progress(b, row), planArray(b, PlanArray::Semaphores), b.wide(task));
+  SemaphorePostOp::create(b, progress, planArray(b, PlanArray::Semaphores), b.wide(task));
 }
 
-/// Waits until another task has added its terms of packed rows from `row` on. A negative number is no task.
-static void waitForRows(KernelBuilder &b, Value task, Value row) {
-  Value least = b.select(b.less(task, b.i32(0)), b.i32(0), progress(b, row));
+/// Waits until another task has come as far. A negative number is no task.
+static void waitFor(KernelBuilder &b, Value task, Value progress) {
+  Value least = b.select(b.less(task, b.i32(0)), b.i32(0), progress);
   SemaphoreWaitOp::create(b, planArray(b, PlanArray::Semaphores), b.wide(b.max(task, b.i32(0))), least);
 }
 
 void GradientTile::storePieces(Value place) {
   Value after = beginningOf(b).getAfter();
-  if (after) // the tile before has the next rows
-    postRows(b, b.add(rows.begin(), b.i32(e.form.getRows())), postsHere());
+  if (after)
+    post(b, progressBefore(), postsHere());
   OpBuilder::InsertionGuard guard(b);
   auto delegate = DelegateOp::create(b, storingWarp);
   b.createBlock(&delegate.getBody());
@@ -177,7 +181,7 @@ void GradientTile::storePieces(Value place) {
     if (e.schedule.getExchanges() > 1)
       NamedBarrierSyncOp::create(b, b.i32(staged + group), groupThreads + warpThreads);
     if (after && group == 0)
-      waitForRows(b, after, rows.begin());
+      waitFor(b, after, progressOf(after));
     Value part = partOf(place, b.i32(group));
     int64_t panels = cast<SharedType>(part.getType()).getCols() / panelSums;
     tmaStoreSums(b, e.form, rows, part, b.i32(halvesRows() ? group * ScheduleAttr::groupRows : 0),
@@ -185,15 +189,38 @@ void GradientTile::storePieces(Value place) {
   }
 }
 
+int64_t GradientTile::parts() { return e.form.getGroup() / rows.heads(); }
+
+Value GradientTile::progressBefore() {
+  if (Value part = rows.op.getPart())
+    return b.sub(progress(b, rows.begin(), part, parts()), b.i32(1));
+  return progress(b, b.add(rows.begin(), b.i32(e.form.getRows())));
+}
+
+Value GradientTile::progressOf(Value task) {
+  Value part = rows.op.getPart();
+  if (!part)
+    return progress(b, rows.begin());
+  // The other task comes first at the same part of its tile that contains this tile's first row.
+  Value begin;
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointAfter(beginningOf(b));
+    TokenTask other = readRecord<TokenTask>(b, b.max(task, b.i32(0)));
+    begin = b.mul(b.min(other.rowBegin, other.rowEnd), b.i32(rows.heads()));
+  }
+  int64_t lines = e.form.getRows();
+  Value tile = b.div(b.sub(rows.begin(), begin), lines);
+  return progress(b, b.add(begin, b.mul(tile, b.i32(lines))), part, parts());
+}
+
 Value GradientTile::postsHere() {
-  Value number;
-  if (Value part = rows.op.getPart()) // parts of the same rows follow each other
-    number = part;
-  else if (rows.heads() > 1)
-    number = b.rem(b.div(rows.begin(), e.form.getRows()), 2);
-  else
+  Value tile = b.div(rows.begin(), e.form.getRows());
+  if (Value part = rows.op.getPart())
+    tile = b.add(b.mul(tile, b.i32(parts())), part);
+  else if (rows.heads() == 1)
     return {};
-  return b.compare(arith::CmpIPredicate::eq, number, b.i32(0));
+  return b.compare(arith::CmpIPredicate::eq, b.rem(tile, 2), b.i32(0));
 }
 
 SharedType GradientTile::placeType(int64_t lines, int64_t features) {
@@ -224,7 +251,7 @@ int64_t GradientTile::threadsThatSync() { return e.schedule.getWarps() * warpThr
 void mlir::attn::waitForPieces(KernelBuilder &b) {
   const bool inOrder = static_cast<bool>(beginningOf(b).getAfter());
   if (inOrder)
-    postRows(b, b.i32(0));
+    post(b, progress(b, b.i32(0)));
   OpBuilder::InsertionGuard guard(b);
   auto delegate = DelegateOp::create(b, storingWarp);
   b.createBlock(&delegate.getBody());

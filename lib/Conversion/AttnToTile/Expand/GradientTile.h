@@ -77,9 +77,15 @@ private:
   void put(const Piece &piece, Value sum, Value place);
   /// Lets the warp that stores add the pieces of all warpgroups to the sums.
   void storePieces(Value place);
+  /// The number of parts of a group, one after the other at the same rows.
+  int64_t parts();
+  /// How far this task has come when the tile before this one has been added.
+  Value progressBefore();
+  /// How far another task must have come, whose terms of this tile's sums come first.
+  Value progressOf(Value task);
   /// Whether this task posts its progress at this tile; null: it does. Posting takes about as long as a tile.
-  /// With heads of a group in a tile, tasks are long and post at every second one. In others it counts more
-  /// how soon the next task may follow.
+  /// With several heads of a group, tasks are long and post at every second tile. With one it counts more how
+  /// soon the next task may follow.
   Value postsHere();
   /// A place in shared memory for sums.
   tile::SharedType placeType(int64_t lines, int64_t features);

@@ -41,19 +41,15 @@ _calls = _Calls()
 class LatentCall:
     """The forward pass of one layer over a cache of latents."""
 
-    def __init__(self, module: nn.Module, cache: Any):
-        self.module = module
-        index = module.layer_idx
-        step = cache._step
-        held = cache.length if step is None or index in step.written else step.before[0]
-        self.expands = held == 0
+    def __init__(self, module: nn.Module, expands: bool):
+        self.module, self.expands = module, expands
         """Whether rows attend to each other in expanded form, because nothing was before them."""
         self.latents: Tensor | None = None
         """The input of kv_b_proj, [batch, rows, kv_lora_rank] or [batch, 1, rows, kv_lora_rank]."""
         self._weight: Tensor | None = None
         """The weights of kv_b_proj in the dtype of the queries."""
         self.layer: Any = None
-        """The PagedLayer of the cache, once the model has given it the new keys; None before."""
+        """The layer of the cache, once the model has given it the new keys; None before."""
 
     def lines(self, key: Tensor) -> Tensor:
         """Return the new lines of the cache, [batch, 1, rows, kv_lora_rank + rotated], from keys [batch, heads, rows,
@@ -148,8 +144,8 @@ def latent_formats(config: Any, formats: dict[str, object]) -> dict[str, object]
 
 
 def note_layer(layer: Any) -> None:
-    """Note which PagedLayer of a cache of latents the layer of the model has given its keys to. TensorError if the model is
-    not watched."""
+    """Note which layer of a cache of latents the layer of the model has given its keys to. TensorError if the model is not
+    watched."""
     call = _calls.current
     if call is None:
         raise TensorError(
@@ -196,7 +192,8 @@ def _watched(forward: Callable, name: str) -> Callable:
         if not getattr(cache, "is_latent", False) or self.config._attn_implementation != name:
             return forward(self, *args, **kwargs)
         _check_projection(self)
-        before, _calls.current = _calls.current, LatentCall(self, cache)
+        call = LatentCall(self, expands=not cache.holds_tokens(self.layer_idx))
+        before, _calls.current = _calls.current, call
         try:
             return forward(self, *args, **kwargs)
         finally:

@@ -8,8 +8,10 @@ from torch import Tensor, nn
 from ..errors import TensorError
 from ..memory.views import needs_gradient
 from .latent_layers import LatentCall
-from .layer_calls import layer_name
+from .layer_calls import layer_name, other_layer, read_sinks
 from .paged_steps import Asked, begin_step, run_step
+from .planned_pages import attend_paged_step, fits_pages
+from .planned_steps import LayerKind
 from .span_mask import SpanMask, is_causal_or_window
 from .transformers_causes import unserved_cause
 from .transformers_config import CACHE
@@ -51,17 +53,42 @@ def attend_latents(
         cause = "a backward pass over a cache in pages (use torch.no_grad())"
     if cause is not None:
         raise TensorError(f"{CACHE}: {layer_name(module)}: {cause}, which attn does not serve from pages")
-    lines = call.lines(key)
+    lines, value_dim = call.lines(key), value.shape[3]
+    asked = Asked(query.shape[1], query.dtype, scale, see, softcap, sinks is not None, None)
+    if mask.handle:
+        return _attend_planned(call, module, asked, mask.handle, query, lines, value_dim, sinks)
     batch, heads, rows, _ = query.shape
     step = begin_step(layer, lines, lines[..., : lines.shape[3] - call.rotated], mask.host_spans())
-    value_dim = value.shape[3]
     if step.change is not None:
         step.change.write(layer.index, step.take(lines).contiguous())
     if call.expands:
+        step.planned.setdefault(asked, None)
         return None
     if step.change is None:
         return query.new_zeros(batch, rows, heads, value_dim)
-    asked = Asked(heads, query.dtype, scale, see, softcap, sinks is not None, None)
     absorbed = call.absorb(step.take(query), value_dim).contiguous()
     out = run_step(layer, step, asked, absorbed, sinks)
     return step.put(call.expand(out, value_dim).contiguous(), batch)
+
+
+def _attend_planned(
+    call: LatentCall,
+    module: nn.Module,
+    asked: Asked,
+    handle: str,
+    query: Tensor,
+    lines: Tensor,
+    value_dim: int,
+    sinks: Tensor | None,
+) -> Tensor:
+    """Do so in a step that was planned on the device, all rows in latent form. TensorError if the layer differs from the
+    plan."""
+    batch, heads, rows, _ = query.shape
+    dims = lines.shape[3], lines.shape[3] - call.rotated
+    kind = LayerKind(heads, 1, *dims, asked.dtype, asked.scale, asked.softcap)
+    if not fits_pages(handle, kind, asked.see, asked.sinks):
+        raise other_layer(module)
+    of_rows, new = (tensor.transpose(1, 2).flatten(0, 1).contiguous() for tensor in (query, lines))
+    absorbed = call.absorb(of_rows, value_dim).contiguous()
+    out = attend_paged_step(absorbed, new, None, read_sinks(sinks), handle, module.layer_idx)
+    return call.expand(out, value_dim).contiguous().view(batch, rows, heads, value_dim)

@@ -59,10 +59,10 @@ def narrowed(
     if query.dtype != torch.float32:
         return None
     layer = layer_of(key)
-    if call is not None or layer is not None:
-        dtype = getattr((layer if call is None else call.layer).cache, "_dtype", None)
-    elif isinstance(mask, SpanMask) and mask.handle and mask.plan is None:
+    if isinstance(mask, SpanMask) and mask.handle and mask.plan is None:
         dtype = _narrow(mask.handle)
+    elif call is not None or layer is not None:
+        dtype = getattr((layer if call is None else call.layer).cache, "_dtype", None)
     else:
         dtype = None
     if dtype not in (torch.bfloat16, torch.float16):
@@ -274,11 +274,16 @@ def attend_planned(
             return attend_step(query, key, value, mask.step)
         return torch.ops.attn.attend_step(query, key, value, mask.plan, mask.start, mask.lengths, mask.handle)
     if in_pages or torch.compiler.is_compiling():
-        raise TensorError(
-            f"attention_mask: {layer_name(module)} differs from the layers that the model's prompt went through, of "
-            "which the plan of this step is"
-        )
+        raise other_layer(module)
     return None
+
+
+def other_layer(module: nn.Module) -> TensorError:
+    """Return the error about a layer that a plan does not serve."""
+    return TensorError(
+        f"attention_mask: {layer_name(module)} differs from the layers that the model's prompt went through, of "
+        "which the plan of this step is"
+    )
 
 
 def learn_layer(

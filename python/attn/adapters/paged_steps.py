@@ -113,7 +113,8 @@ class PagedStep(TokenRows):
         cache.length += rows
         cache.shown = list(zip(first.tolist(), end.tolist(), strict=True))
         self.written: set[int] = set()
-        self.planned: dict[Asked, tuple[Kernel, Plan]] = {}
+        self.planned: dict[Asked, tuple[Kernel, Plan] | None] = {}
+        """What layers asked; None: their rows attended to each other, in expanded form."""
 
     @property
     def unfinished(self) -> list[int]:

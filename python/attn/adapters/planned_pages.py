@@ -114,10 +114,10 @@ def dtype_of_pages(handle: str) -> torch.dtype:
 
 
 def attend_paged_step(
-    q: Tensor, k: Tensor, v: Tensor, sink_logits: Tensor | None, handle: str, layer: int
+    q: Tensor, k: Tensor, v: Tensor | None, sink_logits: Tensor | None, handle: str, layer: int
 ) -> Tensor:
-    """Compute attention of a layer: `q [rows, q_heads, dim]`, new keys and values `[rows, kv_heads, dim]`, `sink_logits
-    f32[q_heads]`, all contiguous. Returns `[rows, q_heads, value_dim]`."""
+    """Compute attention of a layer: `q [rows, q_heads, dim]`, new keys and values `[rows, kv_heads, dim]` (of latents no
+    values), `sink_logits f32[q_heads]`, all contiguous. Returns `[rows, q_heads, value_dim]`."""
     plan = _living[handle]
     plan.writer.write(layer, k, v)
     extra = {} if sink_logits is None else {"sink_logits": sink_logits}

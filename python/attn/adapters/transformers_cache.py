@@ -60,8 +60,10 @@ class PagedCache(Cache):
         check_config(config)
         self.is_latent = check_latent(config, latent, formats)
         """Whether pages hold latents, not the keys and values of heads."""
+        given = formats
         formats = latent_formats(config, formats) if self.is_latent else check_formats(formats)
         self._store = Paged(page_size=page_size, **formats)
+        self._given = given
         self._sizes = {"layers": config.num_hidden_layers, "pages": pages, "page_size": page_size, **formats}
         self._dtype, self._device = dtype, device
         self.pages: Any = None
@@ -87,6 +89,16 @@ class PagedCache(Cache):
         held = {name: getattr(self.pages, name) for name in shape}
         if shape != held:
             raise expected(TensorError, f"{CACHE}: layer {layer}", f"{held}, as in layer 0", shape)
+
+    def _beside(self, config: object, pages: int) -> PagedCache:
+        """Return an empty cache of the same form with a pool of its own."""
+        kind: dict[str, Any] = {"dtype": self._dtype, "device": self._device, "latent": self.is_latent}
+        return PagedCache(config, pages=pages, page_size=self._store.page_size, **kind, **self._given)
+
+    def holds_tokens(self, layer: int) -> bool:
+        """Whether there are tokens before those of the forward pass that a layer takes part in next."""
+        step = self._step
+        return bool(self.length if step is None or layer in step.written else step.before[0])
 
     def __deepcopy__(self, memo: dict) -> PagedCache:
         """Return sequences with the same tokens in the same pool. Raises PlanError while a forward pass is unfinished,

@@ -47,7 +47,7 @@ class Decoder(Uncopied):
                takes none, sequences of one prompt share its pages, and pools may be smaller than sequences times tokens. By
                default a static cache of the decoder's own
     compile    how torch.compile compiles the forward pass of a step: True, or its options in a dict, such as
-               {"mode": "max-autotune-no-cudagraphs"}, or False. By default it compiles on a GPU
+               {"mode": "max-autotune-no-cudagraphs"}, or False. By default it compiles on a GPU, but not over latents
 
     `length` is the number of tokens of each sequence in `cache`, including padding. The first call of `generate`
     compiles and records; a later one does so again if tokens are chosen in another way. Weights may change in place,
@@ -68,11 +68,11 @@ class Decoder(Uncopied):
         check_model(model)
         if cache is not None:
             check_cache(cache, model)
-        check_implementation(model, cache is not None)
+        check_implementation(model, cache)
         self.model = model
         self.sequences, self.tokens = whole("sequences", sequences, 1), whole("tokens", tokens, 1)
         self.device = model.device
-        self._forward = compiled_forward(model, compile_options(compile, self.device))
+        self._forward = compiled_forward(model, compile_options(compile, self.device, cache))
         self._config = model.config.get_text_config(decoder=True)
         self._state = StepState(self.sequences, self.tokens, self.device)
         self._room: StaticRoom | PagedRoom
@@ -144,7 +144,7 @@ class Decoder(Uncopied):
             "pad_token_id", configured.pad_token_id if pad_token_id is None else pad_token_id, vocabulary
         )
         choice = Choice(bool(do_sample), temperature, top_k, top_p, ends, (*pads, *ends, 0)[0])
-        implementation = check_implementation(model, isinstance(self.cache, PagedCache))
+        implementation = check_implementation(model, self.cache)
         copies = count_copies(num_return_sequences, configured, self.sequences)
         check_prompt(input_ids, self.sequences // copies, self.device)
         columns = input_ids.shape[1]

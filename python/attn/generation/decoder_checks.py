@@ -111,14 +111,16 @@ def check_model(model: nn.Module) -> None:
         raise expected(PlanError, "model", "weights on one device", sorted(devices))
 
 
-def check_implementation(model: nn.Module, in_pages: bool) -> str:
-    """Return the model's implementation of attention. PlanError if it cannot be recorded."""
+def check_implementation(model: nn.Module, cache: object) -> str:
+    """Return the model's implementation of attention. PlanError if it cannot be recorded over a PagedCache, or over any
+    other cache."""
     found = model.config.get_text_config(decoder=True)._attn_implementation
-    legal = OWN_NAMES if in_pages else IMPLEMENTATIONS
+    legal: tuple[str, ...] = IMPLEMENTATIONS
+    text = f"one of {', '.join(legal)}"
+    if isinstance(cache, PagedCache):
+        legal, what = ((NAME,), "latents") if cache.is_latent else (OWN_NAMES, "a cache")
+        text = f"{' or '.join(legal)}, over {what} in pages"
     if found not in legal:
-        text = (
-            f"{' or '.join(OWN_NAMES)}, over a cache in pages" if in_pages else f"one of {', '.join(legal)}"
-        )
         raise expected(PlanError, "attn_implementation", text, found, nearest=repr(NAME))
     return found
 
@@ -135,11 +137,6 @@ def check_cache(cache: object, model: nn.Module) -> None:
     if not isinstance(cache, PagedCache):
         legal = "an attn.transformers.PagedCache, or None for a static cache of the decoder's own"
         raise expected(PlanError, "cache", legal, cache)
-    if cache.is_latent:
-        raise PlanError(
-            "cache: attn.transformers.PagedCache holds latents, and recorded steps write keys and values of heads; take "
-            "PagedCache(..., latent=False), or model.generate(past_key_values=cache)"
-        )
     layers = model.config.get_text_config(decoder=True).num_hidden_layers
     if len(cache.layers) != layers:
         raise expected(PlanError, "cache", f"one of the model's {layers} layers", len(cache.layers))
@@ -164,10 +161,14 @@ def count_copies(given: int | None, configured: object, sequences: int) -> int:
     return count
 
 
-def compile_options(given: bool | dict | None, device: torch.device) -> dict | None:
+def compile_options(given: bool | dict | None, device: torch.device, cache: object) -> dict | None:
     """Return the options of torch.compile, or None if nothing is compiled. PlanError."""
+    is_latent = isinstance(cache, PagedCache) and cache.is_latent
     if given is None:
-        given = device.type == "cuda"
+        given = device.type == "cuda" and not is_latent
+    if is_latent and given is not False:
+        hint = "Layers tell a cache of latents what they project while Python runs; steps are recorded all the same"
+        raise expected(PlanError, "compile", "False or None over latents", given, nearest=False, hint=hint)
     if isinstance(given, bool):
         return {} if given else None
     if not isinstance(given, dict):

@@ -12,13 +12,14 @@ from torch import Tensor, nn
 from transformers import StaticCache
 from transformers.cache_utils import Cache, CacheLayerMixin, StaticLayer
 
+from ..adapters.latent_layers import note_layer
 from ..adapters.paged_steps import Asked
 from ..adapters.planned_pages import PagePlans
 from ..adapters.planned_steps import fix_mask, model_of
 from ..adapters.transformers_cache import PagedCache
 from ..adapters.transformers_fallback import OWN_NAMES
 from ..cache.change import CacheChange
-from ..errors import OutOfPages, PlanError, expected
+from ..errors import OutOfPages, PlanError, TensorError, expected
 from .decoder_checks import not_planned
 from .recorded_steps import StepState
 
@@ -97,7 +98,7 @@ class PagedRoom:
     def __init__(self, cache: PagedCache, state: StepState, tokens: int, model: str):
         self.cache, self._model = cache, model
         self._sequences, self._tokens = state.token.shape[0], tokens
-        self.of_steps: Cache = Cache(layers=[PassingLayer(state.token.device) for _ in cache.layers])
+        self.of_steps: Cache = CacheOfSteps(cache, state.token.device)
         self.mask = torch.ones(self._sequences, 1, dtype=torch.bool, device=state.token.device)
         self._asked: frozenset[Asked] = frozenset()
         self._plans: PagePlans | None = None
@@ -196,6 +197,10 @@ class PagedRoom:
 
     def put(self, layer: int, keys: Tensor, values: Tensor) -> None:
         cache, columns = self.cache, keys.shape[2]
+        if cache.is_latent:
+            raise TensorError(
+                "layers: the cache holds latents, which the model makes; read the prompt in generate"
+            )
         if not layer:
             cache.reset()
             cache._begin(layer, keys, values)
@@ -215,15 +220,27 @@ class PagedRoom:
         self.cache.reset()
 
 
+class CacheOfSteps(Cache):
+    """The cache of a recorded step over pages, as the model sees it."""
+
+    def __init__(self, cache: PagedCache, device: torch.device):
+        super().__init__(layers=[PassingLayer(device, cache.is_latent) for _ in cache.layers])
+        self.is_latent = cache.is_latent
+
+    def holds_tokens(self, layer: int) -> bool:
+        """All rows attend to pages, those of new sequences, too."""
+        return True
+
+
 class PassingLayer(CacheLayerMixin):
     """A layer of a step over pages: passes new keys and values to attention, which writes them. The mask names the
     pages."""
 
     is_sliding = False
 
-    def __init__(self, device: torch.device):
+    def __init__(self, device: torch.device, is_latent: bool):
         super().__init__()
-        self.is_initialized = True
+        self.is_initialized, self._is_latent = True, is_latent
         self._length = torch.zeros(1, dtype=torch.int64, device=device)
         """A tensor, as in static caches: masks are made on the device."""
 
@@ -233,6 +250,8 @@ class PassingLayer(CacheLayerMixin):
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
     ) -> tuple[Tensor, Tensor]:
+        if self._is_latent:
+            note_layer(self)
         return key_states, value_states
 
     def get_seq_length(self) -> Tensor:

@@ -92,7 +92,7 @@ class Engine(Uncopied):
     ):
         check_model(model)
         check_cache(cache, model)
-        check_implementation(model, True)
+        check_implementation(model, cache)
         self.model, self.cache, self.device = model, cache, model.device
         self._sampling = self._checked(Sampling(do_sample, temperature, top_k, top_p, min_p))
         self.sequences, self.tokens = whole("sequences", sequences, 1), whole("tokens", tokens, 2)
@@ -100,7 +100,7 @@ class Engine(Uncopied):
         check_engine(self.rows, self.sequences)
         check_tokenizer(tokenizer)
         self.tokenizer, self.max_logprobs = tokenizer, whole("max_logprobs", max_logprobs, 0)
-        options = compile_options(compile, self.device)
+        options = compile_options(compile, self.device, cache)
         with torch.no_grad(), self._on_device():
             asked, logits = learn_layers(model, cache)
             if not PagePlans.plannable(asked):

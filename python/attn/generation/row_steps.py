@@ -7,19 +7,17 @@ launched before the host knows the tokens of the step before."""
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import numpy
 import torch
 from torch import Tensor, nn
-from transformers.cache_utils import Cache
 
 from ..adapters.paged_steps import Asked
 from ..adapters.planned_pages import PagePlans
 from ..adapters.planned_steps import fix_mask
 from ..adapters.transformers_cache import PagedCache
 from ..adapters.transformers_config import cache_argument
-from .decoder_rooms import PassingLayer
+from .decoder_rooms import CacheOfSteps
 from .forward_pass import compiled_forward, step_masks
 from .recorded_steps import RecordedStep
 from .scheduler import Share
@@ -47,7 +45,7 @@ class RowSteps:
         self._model, self._last, self._sequences = model, last, len(last) - 1
         self._table, self._choices = table, choices
         self._plans = PagePlans(cache, asked, self._sequences, tokens, rows)
-        self._of_steps = Cache(layers=[PassingLayer(device) for _ in cache.layers])
+        self._of_steps = CacheOfSteps(cache, device)
         self._cache_argument = cache_argument(model, self._of_steps)
         self._mask = torch.ones(rows, 1, dtype=torch.bool, device=device)
         fix_mask(self._mask, self._plans)
@@ -114,9 +112,7 @@ class RowSteps:
 def learn_layers(model: nn.Module, cache: PagedCache) -> tuple[frozenset[Asked], Tensor]:
     """Return the parameters of the layers' attention, and logits [tokens, vocabulary], found by sending two tokens
     through the model into a cache of their own. The pool gets the dtype and sizes of those."""
-    kind: dict[str, Any] = {"dtype": cache._dtype, "device": cache._device}
-    sizes = {name: size for name, size in cache._sizes.items() if name != "layers"}
-    probe = PagedCache(model.config, **(sizes | {"pages": 2}), **kind)
+    probe = cache._beside(model.config, pages=2)
     ids = torch.zeros(1, 2, dtype=torch.int64, device=model.device)
     out = model(
         input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=True, **cache_argument(model, probe)

@@ -23,7 +23,7 @@ from decoding import (
 
 planned_pages, planned_steps = attn.adapters.planned_pages, attn.adapters.planned_steps
 PAGES = 64
-# Transformers 5.24 gives caches the latents of DeepSeek, which recorded steps do not write.
+# Before 5.24 Transformers gives caches keys and values of the heads of DeepSeek, too (test_latents.py has its latents).
 LATENT = ("DeepseekV3",) if attn.adapters.transformers_config.CACHE == "past_key_values" else ()
 
 

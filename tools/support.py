@@ -263,7 +263,7 @@ def short_table(said):
                     named.append(row + (f" ({row} not on {', '.join(refused)})" if refused else ""))
             cells.append(", ".join(named) or "no")
         cells[1:] = ["as forward" if cell == cells[0] else cell for cell in cells[1:]]
-        cells += ["not asked"] * (len(SHORT) - len(cells))
+        cells += ["not checked"] * (len(SHORT) - len(cells))
         lines.append(f"| {group} | " + " | ".join(cells) + " |")
     return lines
 
@@ -271,15 +271,16 @@ def short_table(said):
 PAGE = """# What runs on which GPU
 
 `tools/support.py` writes this page: it asks the compiler for each description and each target. [Features that meet in one
-kernel](compositions.md) has pairs of features. On a GPU only the cards below were measured
-([results](../benchmarks/RESULTS.md)); the tests run kernels on the host device and assemble them with `ptxas`. A GPU needs
-NVIDIA's driver and no CUDA toolkit. "PTX" is the highest version among kernels of attention, gradients and quantized decode.
+kernel](compositions.md) has pairs of features. Cards that the first table calls measured were run
+([results](../benchmarks/RESULTS.md)); for the others, tests run kernels on the host device and assemble them with `ptxas`. A GPU
+needs NVIDIA's driver and no CUDA toolkit. "PTX" is the highest version among kernels of attention, gradients and quantized
+decode; other kernels [may need less](gpus.md#which-driver).
 
 """
 LETTERS = """A description has 32 query heads, 8 KV heads of 128 features in bf16 and one operand, `Dense()`, that rows see causally, unless
 its row says otherwise. **F**: forward. **G**: gradients. **P**: the plan of a batch may be made on the GPU
-(`device_plan=True`); this is asked of stores, formats and visibilities alone. **W**: one launch normalizes, rotates and writes new
-tokens into pages ([norm and rotation](python/serving.md#norm-and-rotation-on-the-way)). "no": the compiler refuses all that was asked,
+(`device_plan=True`); this is checked for stores, formats and visibilities alone. **W**: one launch normalizes, rotates and writes new
+tokens into pages ([norm and rotation](python/serving.md#norm-and-rotation-on-the-way)). "no": the compiler refuses every one,
 before anything runs. Cards in bold were measured.
 """
 

@@ -3,8 +3,8 @@
 // The text is that of the forward pass, marked `attn.backward`. Its kernels take what the forward pass left (`o`, `lse`)
 // and the gradient of its output (`do`, and `dlse` where the LSE is a result), and give `dq` and, of every region, keys'
 // and values': `prompt.dk`, `prompt.dv`, `response.dk`, `response.dv`. They are derived from the same updates; rows are
-// held for dq, tokens for the others. A token's gradients are summed in fp32 over all rows that see it and all heads of
-// its group before they are rounded, without atomics: every run gives the same bits.
+// stationary for dq, tokens for the others; on Hopper the kernels of tokens add to dq, too. A token's gradients are summed
+// in fp32 over all rows that see it and all heads of its group before they are rounded, without atomics.
 //
 //   attn-run shared_backward.mlir --dim batch=3 --dim q_len=20..60 --dim kv_len=20..60 --dim prompts=1 --dim prompt_len=100 --check
 !query = tensor<?x8x64xbf16>

@@ -73,6 +73,10 @@ static constexpr int64_t mostTogether = 320;
 /// The most features of a key beside whose sums fused kernels have registers for sums of rows and an MMA of
 /// values at once.
 static constexpr int64_t widestBeside = 128;
+/// The most features of a key and a value: kernels of 320 and 256 spill on sm_80 (2026-12-01).
+static constexpr int64_t mostFeatures = 544;
+/// The most columns of a wgmma, which has all features of a sum.
+static constexpr int64_t mostColumns = 256;
 /// The most lines of tiles whose rows' positions have numbers beside them, such as a window's ends.
 static constexpr int64_t mostNumbered = 64;
 /// Registers of a thread of each role. If lines have panels of several widths, copies have an address for
@@ -98,6 +102,8 @@ public:
   Chooser(const ScheduleShape &shape, const Chip &chip) : shape(shape), chip(chip) {}
 
   ScheduleAttr choose(Held held) const {
+    if (shape.keyDim + shape.valueDim > mostFeatures)
+      return {};
     for (int64_t lines : walked) {
       bool least = lines == walked[std::size(walked) - 1];
       int64_t slopes = least ? 0 : slopesOf(held, lines);
@@ -140,6 +146,8 @@ public:
 
   /// The counterpart of `choose` on wgmma.
   ScheduleAttr chooseWgmma(Held held) const {
+    if (std::max(shape.keyDim, shape.valueDim) > mostColumns)
+      return {};
     for (int64_t lines : walkedByWgmma) {
       int64_t slopes = slopesOf(held, lines);
       if (held.addsToRows && lines % ScheduleAttr::groupRows != 0)

@@ -90,6 +90,7 @@ WIDE = {
     "values": Problem(2, 2, 136, 256, "f16", "packed", "sink(9) | window(50)"),
     "panels": Problem(4, 1, 224, 200, "bf16", "dense", "all"),
     "sinks": Problem(2, 2, 200, 200, "bf16", "packed", "causal", sinks=True),
+    "keys-of-five-panels": Problem(2, 1, 320, 128, "bf16", "packed", "causal"),
 }
 
 

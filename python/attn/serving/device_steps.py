@@ -209,33 +209,33 @@ class DevicePlans:
         key = kernel, step.size, step.spread, step.in_place
         planned = self._planned.get(key)
         if planned is None:
-            planner = self._planner(step, kernel, q, pages, tensors)
-            tables = self.tables | ({"kv.block_table": self._kept} if step.in_place else {})
-            planned = self._planned[key] = _Planned(planner, planner.plan(tables), step.size)
-        return planned
-
-    def _planner(
-        self, step: DeviceStep, kernel: Kernel, q: Tensor, pages: Sequence[Tensor], tensors: Mapping[str, Any]
-    ) -> DevicePlanner:
-        """Plan the largest step: all sequences of the greatest length, and so many rows in each until there are none."""
-        assert self.pages is not None
-        tokens = self.pages * pages[0].shape[1]
-        least = -(-step.size // self.sequences)
-        if least > tokens:
-            most = self.sequences * tokens
+            planned = self._planned[key] = self._plan(step, kernel, q, pages, tensors)
+        if step.rows > (most := planned.size):
             legal = f"at most {most}, the tokens of {self.sequences} sequences of {self.pages} pages"
             raise expected(PlanError, "rows", legal, step.rows, nearest=most)
-        each = min(max(step.spread, least), tokens)
+        return planned
+
+    def _plan(
+        self, step: DeviceStep, kernel: Kernel, q: Tensor, pages: Sequence[Tensor], tensors: Mapping[str, Any]
+    ) -> _Planned:
+        """Plan the largest step: all sequences of the greatest length, and so many rows in each until there are none. It
+        has no more rows than the tables have room for tokens."""
+        assert self.pages is not None
+        tokens = self.pages * pages[0].shape[1]
+        size = min(step.size, self.sequences * tokens)
+        each = min(max(step.spread, -(-size // self.sequences)), tokens)
         batch: dict[str, Any] = {
-            "q": (q.dtype, (step.size, *q.shape[1:])),
-            "q_start": numpy.minimum(numpy.arange(self.sequences + 1) * each, step.size).astype(numpy.int32),
+            "q": (q.dtype, (size, *q.shape[1:])),
+            "q_start": numpy.minimum(numpy.arange(self.sequences + 1) * each, size).astype(numpy.int32),
             "kv.lengths": numpy.full(self.sequences, tokens, numpy.int32),
             "kv.block_table": numpy.zeros((self.sequences, self.pages), numpy.int32),
         }
         parts = kernel._parts["kv"]
         batch |= {part: (x.dtype, tuple(x.shape)) for part, x in zip(parts, pages, strict=False)}
         batch |= {name: (x.dtype, tuple(x.shape)) for name, x in tensors.items()}
-        return kernel.device_planner(batch, **self.options)
+        planner = kernel.device_planner(batch, **self.options)
+        tables = self.tables | ({"kv.block_table": self._kept} if step.in_place else {})
+        return _Planned(planner, planner.plan(tables), size)
 
 
 def _table(name: str, table: object) -> Tensor:
@@ -259,7 +259,7 @@ class DeviceStep:
     rows: int
     """The number of rows of its tensors."""
     size: int
-    """The number of rows of its launches."""
+    """The number of rows of its launches, if the tables have as many tokens."""
     spread: int
     """The most rows of a sequence that its kernel was chosen for."""
     in_place: bool
@@ -286,20 +286,21 @@ class DeviceStep:
             raise PlanError(
                 "step: its plans are a later step's now; keep DevicePlans for each step that runs beside another"
             )
-        if len(q) < self.rows or (out is not None and len(out) < self.rows):
-            raise expected(TensorError, "q, out", f"{self.rows} rows or more", list(q.shape))
+        for name, given in (("q", q), ("out", out)):
+            if given is not None and len(given) < self.rows:
+                raise expected(TensorError, name, f"{self.rows} rows or more", given)
         q = q[: self.rows]
         planned = self.plans._of(self, kernel, q, pages, tensors)
         if out is None:
             dtype = torch_dtype(torch, kernel._tensors["o"].dtype)
             out = q.new_zeros(self.rows, *kernel._tensors["o"].dims[1:], dtype=dtype)
-        if self.size == self.rows:
+        if planned.size == self.rows:
             kernel.run(q, tuple(pages), planned.plan, out=out[: self.rows], **tensors)
             return out
-        given, found = planned.rows("q", q), planned.rows(f"out of {out.dtype}", out)
-        given[: self.rows].copy_(q)
+        padded, found = planned.rows("q", q), planned.rows(f"out of {out.dtype}", out)
+        padded[: self.rows].copy_(q)
         found[: self.rows].copy_(out[: self.rows])  # Rows that the plan has no task for stay as they are.
-        kernel.run(given, tuple(pages), planned.plan, out=found, **tensors)
+        kernel.run(padded, tuple(pages), planned.plan, out=found, **tensors)
         out[: self.rows].copy_(found[: self.rows])
         return out
 

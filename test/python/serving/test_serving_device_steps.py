@@ -208,7 +208,23 @@ def test_sizes_that_cannot_be_are_refused():
         made.plans.step([0, 16], [16], [[1]], rows=17).run(
             made.kernel, torch.zeros(17, 4, 16, dtype=torch.float16), made.pages
         )
-    with pytest.raises(TensorError, match="16 rows or more"):
-        made.plans.step([0, 16], [16], [[1]]).run(
-            made.kernel, torch.zeros(3, 4, 16, dtype=torch.float16), made.pages
+    rows, few = torch.zeros(16, 4, 16, dtype=torch.float16), torch.zeros(3, 4, 16, dtype=torch.float16)
+    step = made.plans.step([0, 16], [16], [[1]])
+    with pytest.raises(TensorError, match=r"^q: expected 16 rows or more.*\[3, 4, 16\]"):
+        step.run(made.kernel, few, made.pages)
+    with pytest.raises(TensorError, match=r"^out: expected 16 rows or more.*\[3, 4, 16\]"):
+        step.run(made.kernel, rows, made.pages, out=few)
+
+
+@pytest.mark.parametrize("sizes", [(), (40,)], ids=["a power of two", "a size"])
+def test_a_step_has_as_many_rows_as_tables_have_tokens(sizes):
+    """The size of its launches, 32 or 40, would be more."""
+    torch.manual_seed(0)
+    for rows in ([18], [12, 5]):
+        pages = -(-sum(rows) // 6)  # Pages have 6 tokens, so that neither size is whole pages.
+        made = engine(rows, sequences=1 if len(rows) == 1 else 2, pages=pages, sizes=sizes, page=6)
+        check(made, rows, pad=1)
+    with pytest.raises(PlanError, match="rows: .*at most 36, the tokens of 2 sequences of 3 pages.*37"):
+        made.plans.step([0, 12, 17], [12, 5], made.table, rows=37).run(
+            made.kernel, torch.zeros(37, 4, 16, dtype=torch.float16), made.pages
         )

@@ -21,8 +21,16 @@ def shared_tables(
     block_table  int32 [sequences, pages]
 
     Only pages in front of the rows of both neighbours count: no step writes those. Sequences that are not neighbours share
-    nothing here."""
+    nothing here. Wrong tables share nothing either: a plan of the tables themselves says what is wrong."""
     if not _may_share(q_start, lengths, block_table, page_size, least):
+        return None
+    rows = numpy.diff(q_start)
+    if (
+        q_start[0]
+        or (rows < 0).any()
+        or (lengths < rows).any()
+        or lengths.max() > block_table.shape[1] * page_size
+    ):
         return None
     shared = _shared_pages(q_start, lengths, block_table, page_size)
     nodes = _tree(shared, lengths, page_size, least)
@@ -30,7 +38,6 @@ def shared_tables(
     pages = -(-tokens // page_size)
     columns = numpy.arange(max(int(pages.max()), 1))
     at = numpy.minimum(depth[:, None] + columns, block_table.shape[1] - 1)
-    rows = numpy.diff(q_start)
     last = numpy.arange(q_start[-1]) - numpy.repeat(q_start[:-1], rows)
     return {
         "q_pos": (last + numpy.repeat(lengths - rows, rows)).astype(numpy.int32),

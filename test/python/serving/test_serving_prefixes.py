@@ -140,6 +140,25 @@ def test_shared_prefixes_are_read_once(options):
     assert fewer["extended"] > 0, "the tree grew, and was not planned anew"
 
 
+WRONG = {
+    "longer than its pages": ([0, 1, 2], [60, 60], r"kv.lengths.*between 0 and 48.*got 60"),
+    "one is longer": ([0, 1, 2], [40, 60], r"kv.lengths.*between 0 and 48.*got 60"),
+    "more rows than tokens": ([0, 41, 42], [40, 40], r"at most the 40 tokens of sequence 0 as rows.*got 41"),
+    "a first row that is not 0": ([3, 4, 5], [40, 40], r"q_start.*expected 0, got 3"),
+    "rows that fall": ([0, 5, 2], [40, 40], r"q_start.*at least 5.*got 2"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_tables_are_refused_where_pages_are_shared(case):
+    starts, lengths, said = WRONG[case]
+    layer = Layer(q_heads=Q, kv_heads=KV, head_dim=DIM, dtype="float16", page_size=PAGE)
+    pages = split_lines(torch.zeros(6, KV, PAGE, 2 * DIM, dtype=torch.float16), DIM)
+    step = Plans(shared_pages=1).step(starts, lengths, [[0, 1, 2], [0, 1, 5]])
+    with pytest.raises(attn.PlanError, match=said):
+        step.run(layer.compile("cpu"), torch.zeros(step.rows, Q, DIM, dtype=torch.float16), pages)
+
+
 def test_a_number_of_pages():
     with pytest.raises(attn.PlanError, match="shared_pages: expected a whole number from 0"):
         Plans(shared_pages=-1)

@@ -29,7 +29,8 @@ class Plans:
     """The plans of the layers that read one block table, by kernel. Not for several threads at once.
 
     shared_pages  prefixes of at least so many pages, which neighbours in the block table have in common, are read once for
-                  all of their rows; 0: never. Results differ by rounding alone. Raises PlanError"""
+                  all of their rows; 0: never. Results differ by rounding alone; layers with numerics="row" share
+                  nothing, and keep their bits. Raises PlanError"""
 
     def __init__(self, shared_pages: int = 0) -> None:
         self.shared_pages = whole("shared_pages", shared_pages, 0)
@@ -92,7 +93,7 @@ class Step:
         """Whether no sequence has more than one row."""
         self._made: dict[Kernel, Plan] = {}
         self._shared: dict[int, dict[str, Any] | None] = {}
-        self._by_head: dict[tuple[int, int, int], dict[str, Any]] = {}
+        self._by_head: dict[tuple[int, int, int, bool], dict[str, Any]] = {}
         plans._steps += 1
         self._number = plans._steps
 
@@ -113,11 +114,11 @@ class Step:
         parts = kernel._parts["kv"]
         batch |= {part: (x.dtype, tuple(x.shape)) for part, x in zip(parts, pages, strict=False)}
         batch |= {name: (x.dtype, tuple(x.shape)) for name, x in (tensors or {}).items()}
-        size = pages[0].shape[1]
+        size, shares = pages[0].shape[1], kernel.numerics is None
         if isinstance(pages, PackedPages):
-            batch |= self._tables_of_heads(size, pages.packing.heads, pages.apart)
+            batch |= self._tables_of_heads(size, pages.packing.heads, pages.apart, shares)
         else:
-            batch |= self._tables(size)
+            batch |= self._tables(size, shares)
         plan = self._plans.kept.get(key)
         if plan is None:
             plan = self._plans.kept[key] = kernel.plan(batch)
@@ -126,20 +127,22 @@ class Step:
         self._made[kernel], self._plans._latest[key] = plan, self._number
         return plan
 
-    def _tables(self, page_size: int) -> dict[str, Any]:
-        """Return the tables of keys and values; those of layers with equal pages are the same."""
-        least = self._plans.shared_pages
+    def _tables(self, page_size: int, shares: bool) -> dict[str, Any]:
+        """Return the tables of keys and values; those of layers with equal pages are the same. `shares`: whether shared
+        pages may be read once."""
+        least = self._plans.shared_pages if shares else 0
         if least and page_size not in self._shared:
             given = self.q_start, self.lengths, self.block_table
             self._shared[page_size] = shared_tables(*given, page_size, least)
-        return self._shared.get(page_size) or {"kv.lengths": self.lengths, "kv.block_table": self.block_table}
+        found = self._shared.get(page_size) if shares else None
+        return found or {"kv.lengths": self.lengths, "kv.block_table": self.block_table}
 
-    def _tables_of_heads(self, page_size: int, heads: int, apart: int) -> dict[str, Any]:
+    def _tables_of_heads(self, page_size: int, heads: int, apart: int, shares: bool) -> dict[str, Any]:
         """Return tables in which each head has a list of its own, of its blocks in pages that are `apart` blocks
         apart."""
-        key = page_size, heads, apart
+        key = page_size, heads, apart, shares
         if key not in self._by_head:
-            tables = dict(self._tables(page_size))
+            tables = dict(self._tables(page_size, shares))
             entries = -(-int(tables["kv.lengths"].max(initial=1)) // (page_size * _ENTRIES)) * _ENTRIES
             tables["kv.block_table"] = self._plans._blocks(
                 tables["kv.block_table"][:, :entries], heads, apart

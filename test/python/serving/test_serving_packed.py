@@ -209,7 +209,7 @@ def test_shared_pages_and_windows():
     for shared in (0, 2):
         step = Plans(shared).step(q_start, lengths, table)
         assert (step.run(kernel, q, pages) - wanted).abs().max() < 4e-3
-    assert "kv.rows" in step._tables_of_heads(PAGE, HEADS, pages.apart)
+    assert "kv.rows" in step._tables_of_heads(PAGE, HEADS, pages.apart, True)
 
 
 def test_tables_by_head_follow_the_block_table():
@@ -223,7 +223,7 @@ def test_tables_by_head_follow_the_block_table():
         step = plans.step([0, 1, 2], lengths, table)
         found = step.run(kernel, q, pages)
         assert (found - float64(layer, pages, q, [0, 1, 2], lengths, table)).abs().max() < 4e-3
-        made.append(step._tables_of_heads(PAGE, HEADS, pages.apart)["kv.block_table"])
+        made.append(step._tables_of_heads(PAGE, HEADS, pages.apart, True)["kv.block_table"])
         seen.append(made[-1].copy())
     assert all((now == then).all() for now, then in zip(made, seen, strict=True))
     assert made[0] is made[1] and made[1] is not made[2] and (made[1] != made[2]).any()

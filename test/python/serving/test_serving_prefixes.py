@@ -159,6 +159,27 @@ def test_wrong_tables_are_refused_where_pages_are_shared(case):
         step.run(layer.compile("cpu"), torch.zeros(step.rows, Q, DIM, dtype=torch.float16), pages)
 
 
+@pytest.mark.parametrize("format", [None, "int8"])
+def test_rows_with_a_contract_share_nothing(format):
+    """A prefix that is read once is a part of its own, which would move bits."""
+    torch.manual_seed(1)
+    sizes = dict(q_heads=Q, kv_heads=KV, head_dim=64, dtype="float16", page_size=PAGE, format=format)
+    layer = Layer(**sizes, numerics="row")
+    cache = torch.zeros(9, KV, PAGE, layer.token_bytes, dtype=torch.uint8)
+    pages = layer.pages(cache if format else cache.view(torch.float16))
+    k, v = (torch.randn(9 * PAGE, KV, 64, dtype=torch.float16) for _ in "kv")
+    pages.write(k, v, torch.arange(9 * PAGE))
+    table, q = [[1, 2, 3, 4, 5], [1, 2, 3, 6, 7]], torch.randn(2, Q, 64, dtype=torch.float16)
+    kernel, others = layer.compile("cpu"), Layer(**sizes).compile("cpu")
+    plans = Plans(shared_pages=2)
+    step, alone = plans.step([0, 1, 2], [70, 66], table), Plans().step([0, 1, 2], [70, 66], table)
+    assert torch.equal(step.run(kernel, q, pages), alone.run(kernel, q, pages))
+    found, wanted = step.run(others, q, pages), alone.run(others, q, pages)
+    torch.testing.assert_close(found, wanted, atol=2e-3, rtol=2e-3)
+    read = [plans.kept[each, True].stats["kv_bytes"] for each in (kernel, others)]
+    assert read[1] < 0.8 * read[0], "a layer without a contract still reads shared pages once"
+
+
 def test_a_number_of_pages():
     with pytest.raises(attn.PlanError, match="shared_pages: expected a whole number from 0"):
         Plans(shared_pages=-1)

@@ -26,6 +26,7 @@ from ..cache.rope import Norm, Rope
 from ..errors import TensorError, expected
 from ..memory.page_views import page_views
 from ..memory.tensors import written
+from ..run.kernel import Kernel
 from .formats import Packing
 from .tokens import Tokens, tokens_of, write_rows
 
@@ -137,6 +138,19 @@ class PackedPages(Sequence[Tensor]):
                 f"{part}_token_stride": tensor.stride(1) * tensor.element_size(),
             }
         return found
+
+
+def check_kind(kernel: Kernel, pages: Sequence[Tensor]) -> None:
+    """Refuse pages of another kind than a kernel reads: PackedPages, or tensors of a paged store. TensorError."""
+    packed = any(argument.get("store") == "unified" for argument in kernel.manifest["arguments"])
+    if packed is not isinstance(pages, PackedPages):
+        legal = (
+            "what Layer.pages returns, for a kernel of a packed format"
+            if packed
+            else "tensors of pages that are not packed, as the kernel's layer has them"
+        )
+        shown = pages.cache if isinstance(pages, PackedPages) else tuple(pages)
+        raise expected(TensorError, "pages", legal, shown)
 
 
 def _lie(cache: Tensor, packing: Packing) -> int:

@@ -18,11 +18,13 @@ from ..errors import PlanError, expected
 from ..memory.tables import int32_array
 from ..run.kernel import Kernel
 from ..run.plan import Plan
-from .packed import PackedPages
+from .packed import PackedPages, check_kind
 from .prefixes import shared_tables
 
 _ENTRIES = 64
 """Tables by head are cut behind the longest sequence, to multiples of so many entries: their sizes seldom change."""
+
+_LAST = (1 << 31) - 1
 
 
 class Plans:
@@ -65,7 +67,8 @@ class Plans:
             found = found.copy()  # An earlier step may have the other one.
         else:
             found = numpy.empty((len(table), heads, table.shape[1]), numpy.int32)
-        first = table[rows, None] * numpy.int32(apart)
+        most = (_LAST - heads) // apart  # Products of garbage would wrap, and might name a page.
+        first = table[rows, None].clip(-1, most) * numpy.int32(apart)
         found[rows] = first + numpy.arange(heads, dtype=numpy.int32)[:, None]
         self._known[heads, apart] = table, found
         return found
@@ -115,15 +118,21 @@ class Step:
         batch |= {part: (x.dtype, tuple(x.shape)) for part, x in zip(parts, pages, strict=False)}
         batch |= {name: (x.dtype, tuple(x.shape)) for name, x in (tensors or {}).items()}
         size, shares = pages[0].shape[1], kernel.numerics is None
+        check_kind(kernel, pages)
         if isinstance(pages, PackedPages):
             batch |= self._tables_of_heads(size, pages.packing.heads, pages.apart, shares)
         else:
             batch |= self._tables(size, shares)
         plan = self._plans.kept.get(key)
-        if plan is None:
-            plan = self._plans.kept[key] = kernel.plan(batch)
-        else:
-            plan.update(batch)
+        try:
+            if plan is None:
+                plan = self._plans.kept[key] = kernel.plan(batch)
+            else:
+                plan.update(batch)
+        except PlanError:
+            if isinstance(pages, PackedPages):
+                self._check_pages(len(pages.cache), size)
+            raise
         self._made[kernel], self._plans._latest[key] = plan, self._number
         return plan
 
@@ -150,6 +159,16 @@ class Step:
             tables["kv.lengths"] = numpy.repeat(tables["kv.lengths"][:, None], heads, 1)
             self._by_head[key] = tables
         return self._by_head[key]
+
+    def _check_pages(self, count: int, page_size: int) -> None:
+        """Refuse an entry of the block table that is no page of a cache, by the caller's numbers: kernels count blocks of
+        heads."""
+        used = -(-self.lengths[:, None] // page_size) > numpy.arange(self.block_table.shape[1])
+        wrong = numpy.argwhere(used & ((self.block_table < 0) | (self.block_table >= count)))
+        if len(wrong):
+            row, column = wrong[0].tolist()
+            given = int(self.block_table[row, column])
+            raise expected(PlanError, f"block_table[{row}][{column}]", f"a page, 0 to {count - 1}", given)
 
     def run(
         self,

@@ -342,3 +342,31 @@ def test_scales_are_those_of_nvfp4_alone():
         layer.pages(cache_of(layer), k_scale=torch.ones(1))
     with pytest.raises(attn.TensorError, match=r"v_scale: expected float32 \[1\] on cpu"):
         layer_of("nvfp4").pages(cache_of(layer_of("nvfp4")), v_scale=torch.ones(2))
+
+
+def test_pages_that_are_none_of_the_cache_are_refused_by_the_callers_numbers():
+    """Pages of other layers lie between these: page 2^30 is block 2^32, which a sum of 32 bits takes for block 0."""
+    layer = layer_of("int8")
+    cache = torch.zeros(PAGES, 2, HEADS, PAGE, layer.token_bytes, dtype=torch.uint8)[:, 0]
+    pages, kernel, plans = layer.pages(cache), layer.compile("cpu"), Plans()
+    assert pages.apart == 4
+    q = torch.zeros(2, 4, DIM, dtype=torch.float16)
+    for page in (PAGES, 1 << 28, 1 << 29, 1 << 30, -1, -(1 << 30)):
+        step = plans.step([0, 1, 2], [16, 20], [[0, page], [1, page]])
+        message = rf"^block_table\[1\]\[1\]: expected a page, 0 to {PAGES - 1}, got {page}"
+        with pytest.raises(attn.PlanError, match=message):
+            step.run(kernel, q, pages)
+    unread = plans.step([0, 1, 2], [16, 16], [[0, 1 << 30], [1, -5]]).run(kernel, q, pages)
+    assert torch.isfinite(unread).all()
+
+
+def test_pages_of_another_kind_are_refused():
+    packed, plain = layer_of("int8"), layer_of(None)
+    pages, q = packed.pages(cache_of(packed)), torch.zeros(1, 4, DIM, dtype=torch.float16)
+    step = Plans().step([0, 1], [16], [[0]])
+    with pytest.raises(attn.TensorError, match=r"pages: expected what Layer.pages returns"):
+        step.run(packed.compile("cpu"), q, tuple(pages))
+    with pytest.raises(
+        attn.TensorError, match=r"pages: expected tensors of pages that are not packed.*got Tensor"
+    ):
+        step.run(plain.compile("cpu"), q, pages)

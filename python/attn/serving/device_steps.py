@@ -20,6 +20,7 @@ from ..errors import PlanError, TensorError, expected
 from ..memory.dtypes import torch_dtype
 from ..run.device_plan import DevicePlan, DevicePlanner, blocks_on
 from ..run.kernel import Kernel
+from .packed import PackedPages, check_kind
 
 _INTEGERS = torch.int32, torch.int64
 _FEW = 8  # Rows of a sequence up to which a step is of decoding, with drafts.
@@ -221,6 +222,10 @@ class DevicePlans:
         """Plan the largest step: all sequences of the greatest length, and so many rows in each until there are none. It
         has no more rows than the tables have room for tokens."""
         assert self.pages is not None
+        check_kind(kernel, pages)
+        if isinstance(pages, PackedPages):
+            legal = "pages without metadata of each token, as Layer(device_plan=True) has them"
+            raise expected(PlanError, "pages", legal, pages.packing.format)
         tokens = self.pages * pages[0].shape[1]
         size = min(step.size, self.sequences * tokens)
         each = min(max(step.spread, -(-size // self.sequences)), tokens)
@@ -241,7 +246,10 @@ class DevicePlans:
 def _table(name: str, table: object) -> Tensor:
     if isinstance(table, Tensor) and table.dtype in _INTEGERS:
         return table
-    found = table if isinstance(table, Tensor) else torch.as_tensor(numpy.asarray(table))
+    try:
+        found = table if isinstance(table, Tensor) else torch.as_tensor(numpy.asarray(table))
+    except (TypeError, ValueError, RuntimeError):
+        raise expected(PlanError, name, "int32 or int64", table) from None
     if not found.numel():
         found = found.to(torch.int32)
     if found.dtype not in _INTEGERS:

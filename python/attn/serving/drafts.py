@@ -15,7 +15,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from ..errors import PlanError, expected
+from ..errors import PlanError, SpecError, TensorError, expected
 from ..memory.tables import int32_array
 from ..run.kernel import Kernel
 from ..run.kernels import compile as compile_kernel
@@ -24,7 +24,11 @@ from .layers import Layer
 
 
 def compile_drafts(layer: Layer, device: object) -> Kernel:
-    """Compile the kernel of a layer for steps of drafts. `device`: as of Layer.compile."""
+    """Compile the kernel of a layer for steps of drafts. `device`: as of Layer.compile. SpecError for a packed format, whose
+    tokens are in no pages of one token."""
+    if layer.is_packed:
+        legal = "None, fp8_e4m3 or fp8_e5m2 for steps of drafts"
+        raise expected(SpecError, "format", legal, layer.format)
     spec = layer.spec()
     [store] = spec.kv
     tokens = replace(store, name="draft", page_size=1)
@@ -104,6 +108,8 @@ class DraftStep:
             raise expected(PlanError, "block_table", f"[{count}, pages]", self.block_table)
         self.rows = int(self.q_start[-1])
         """The number of query rows."""
+        if self.q_start[0] or (numpy.diff(self.q_start) < 0).any():
+            raise expected(PlanError, "q_start", "numbers that rise from 0", self.q_start.tolist())
         for name in ("slots", "parents"):
             if found[name].shape != (self.rows,):
                 raise expected(PlanError, name, f"[{self.rows}], the rows of q_start", found[name])
@@ -132,6 +138,9 @@ class DraftStep:
         tensors  sink_logits, slopes: float32 [q_heads], and output_scale: float32 [1], if the layer has them
 
         Returns out, or a new tensor of the step's rows."""
+        for name, given in (("q", q), ("out", out)):
+            if given is not None and len(given) < self.rows:
+                raise expected(TensorError, name, f"{self.rows} rows or more", given)
         order, back = self._order.to(q.device), self._back.to(q.device)
         q = q[: self.rows][order]
         plan = self._plan(kernel, q, pages, tokens, tensors)

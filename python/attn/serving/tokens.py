@@ -28,7 +28,7 @@ class Tokens:
     Nothing waits for slots on a GPU. Raises TensorError."""
 
     def __init__(self, slots: Tensor, positions: Tensor | None = None):
-        if slots.ndim != 1 or slots.dtype not in (torch.int32, torch.int64):
+        if not isinstance(slots, Tensor) or slots.ndim != 1 or slots.dtype not in (torch.int32, torch.int64):
             raise expected(TensorError, "slots", "int32 or int64 [tokens]", slots)
         self.slots = slots
         self.device = device_of(slots)

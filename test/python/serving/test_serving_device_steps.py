@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from attn import PlanError, TensorError  # noqa: E402
-from attn.serving import DevicePlans  # noqa: E402
+from attn.serving import DevicePlans, Layer  # noqa: E402
 from test_serving_steps import OPTIONS, PAGE, Engine, assert_quantized  # noqa: E402
 
 
@@ -191,6 +191,8 @@ WRONG = [
     (([0, 1], [1, 1], [[0]] * 2), r"q_start: .*\[3\], one more than lengths"),
     (([0, 1], [1], [0]), r"block_table: .*\[1, pages\]"),
     (([0.0, 1.0], [1], [[0]]), r"q_start: .*int32 or int64"),
+    ((None, [1], [[0]]), r"q_start: .*int32 or int64, got None"),
+    (([0, 1], [[1], [1, 2]], [[0]]), r"lengths: .*int32 or int64, got list"),
 ]
 
 
@@ -198,6 +200,19 @@ WRONG = [
 def test_tables_of_other_forms_are_refused(tables, said):
     with pytest.raises(PlanError, match=said):
         DevicePlans(4, 5, "cpu").step(*tables)
+
+
+def test_packed_pages_are_refused():
+    layer = Layer(q_heads=4, kv_heads=2, head_dim=64, dtype="float16", page_size=16, format="int8")
+    pages, kernel = (
+        layer.pages(torch.zeros(1, 2, 16, layer.token_bytes, dtype=torch.uint8)),
+        engine([16]).kernel,
+    )
+    step, q = DevicePlans(1, 1, "cpu").step([0, 1], [1], [[0]]), torch.zeros(1, 4, 64, dtype=torch.float16)
+    with pytest.raises(PlanError, match=r"pages: expected .*Layer\(device_plan=True\).*got 'int8'"):
+        step.run(layer.compile("cpu"), q, pages)
+    with pytest.raises(TensorError, match="pages: expected tensors of pages that are not packed"):
+        step.run(kernel, q, pages)
 
 
 def test_sizes_that_cannot_be_are_refused():

@@ -179,6 +179,25 @@ def test_wrong_tables_are_refused():
         plans.step(starts, lengths, table, slots[:2], [-1, 0, 0])
     with pytest.raises(attn.PlanError, match=r"q_start: expected \[2\]"):
         plans.step([0], lengths, table, slots, [-1, 0, 0])
+    for wrong in ([1, 4], [3, 0]):
+        with pytest.raises(attn.PlanError, match="q_start: expected numbers that rise from 0, got list"):
+            plans.step(wrong, lengths, table, [0] * wrong[1], [-1] * wrong[1])
+
+
+def test_short_rows_and_packed_formats_are_refused():
+    """Rows are put into an order first: an index past them would end a GPU's context."""
+    batch, q = Batch([20], [[-1, 0, 0]]), torch.zeros(3, Q, DIM, dtype=torch.float16)
+    pages, tokens = ([pages_of(pool, size) for pool in batch.pools] for size in (16, 1))
+    step, kernel = DraftPlans().step(*batch.tables()), compile_drafts(batch.layer, "cpu")
+    with pytest.raises(attn.TensorError, match=r"q: expected 3 rows or more, got Tensor float16 \[2, "):
+        step.run(kernel, q[:2], pages, tokens)
+    with pytest.raises(attn.TensorError, match=r"out: expected 3 rows or more, got Tensor float16 \[2, "):
+        step.run(kernel, q, pages, tokens, out=q[:2])
+    packed = Layer(q_heads=4, kv_heads=2, head_dim=64, dtype="float16", page_size=16, format="int8")
+    with pytest.raises(
+        attn.SpecError, match="format: expected None, fp8_e4m3 or fp8_e5m2 for steps of drafts"
+    ):
+        compile_drafts(packed, "cpu")
 
 
 def test_a_step_whose_plan_another_took_is_refused():

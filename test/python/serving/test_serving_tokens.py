@@ -130,6 +130,8 @@ def test_refusals():
         write_tokens(k_pages, v_pages, k[:1], v[:1], Tokens(torch.tensor([96])), norm=NORM)
     with pytest.raises(attn.TensorError, match=r"slots: expected int32 or int64 \[tokens\]"):
         Tokens(slots.float())
+    with pytest.raises(attn.TensorError, match=r"slots: expected int32 or int64 \[tokens\], got list"):
+        write_tokens(k_pages, v_pages, k, v, slots.tolist())
     with pytest.raises(
         attn.TensorError, match=r"positions: expected int32 or int64 \[6\], got Tensor int64 \[3\]"
     ):

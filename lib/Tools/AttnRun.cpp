@@ -194,11 +194,21 @@ rt::Status Run::compareWithReference() {
 
 rt::Status Run::checkGradients() {
   progress.stage("computing the float64 reference");
-  auto reference = mlir::attn::evaluateGradients(*kernel.problem->getOps<mlir::func::FuncOp>().begin(),
-                                                 tensors, std::max(1u, std::thread::hardware_concurrency()));
+  const unsigned threads = std::max(1u, std::thread::hardware_concurrency());
+  auto function = *kernel.problem->getOps<mlir::func::FuncOp>().begin();
+  auto reference = mlir::attn::evaluateGradients(function, tensors, threads);
   if (!reference)
     return reference.error();
   auto found = compareGradients(manifest, outputs, *reference);
+  if (found && !found->failure.empty()) { // the rounding of the given output may be the reason
+    auto withErrors = withDeltaErrors(function, tensors);
+    if (!withErrors)
+      return withErrors.error();
+    auto moved = mlir::attn::evaluateGradients(function, *withErrors, threads);
+    if (!moved)
+      return moved.error();
+    found = compareGradients(manifest, outputs, *reference, &*moved);
+  }
   if (!found)
     return found.error();
   if (record->failure.empty())

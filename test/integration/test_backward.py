@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from attnlab import Problem, attn_run, program, ptxas
 from safetensors.numpy import load_file, save_file
-from tensorlab import generate
+from tensorlab import generate, launch
 
 DEVICE = os.environ.get("ATTN_DEVICE", "host")
 
@@ -71,6 +71,43 @@ def test_gradients_are_those_of_the_reference(tmp_path, name, ordered):
     file.write_text(backward(problem, ordered))
     status, report, errors = attn_run(file, "--check", f"--device={DEVICE}", f"--seed={seed}", *DIMS)
     assert status == 0, (errors, report)
+
+
+FEW_TOKENS = ["--dim=batch=1", "--dim=q_len=1", "--dim=kv_len=2"]
+
+
+@FORMS
+@pytest.mark.parametrize("seed", [31, 99])
+def test_rows_of_two_tokens_are_as_exact_as_their_output(tmp_path, ordered, seed):
+    """The terms of dq or dk nearly cancel in these draws, so the rounding of the given output remains."""
+    file = tmp_path / "two.mlir"
+    file.write_text(backward(Problem(1, 1, 64, 64, "bf16", "packed", "causal"), ordered))
+    status, report, errors = attn_run(file, "--check", f"--device={DEVICE}", f"--seed={seed}", *FEW_TOKENS)
+    assert status == 0, (errors, report)
+
+
+@FORMS
+def test_rows_of_one_token_have_rounded_zeros(tmp_path, ordered):
+    """The terms of dq cancel, but for the rounding of their sums."""
+    file = tmp_path / "one.mlir"
+    file.write_text(backward(Problem(12, 3, 64, 128, "f16", "packed", "all"), ordered))
+    tensors = generate(file, tmp_path, "--dim=batch=2", "--dim=q_len=20", "--dim=kv_len=1")
+    tensors["dlse"][:] = 0
+    for name in ("kv.v", "o"):
+        tensors[name] *= np.float16(1024)
+    status, found, report, errors = launch(file, tmp_path, tensors)
+    assert status == 0 and found["dq"].any(), (errors, report)
+
+
+def test_a_wrong_output_is_not_rounded(tmp_path):
+    """Gradients from an output that no forward pass gives are past their tolerance."""
+    file = tmp_path / "two.mlir"
+    file.write_text(backward(Problem(1, 1, 64, 64, "f16", "packed", "causal")))
+    tensors = generate(file, tmp_path, *FEW_TOKENS)
+    assert launch(file, tmp_path, tensors)[0] == 0
+    tensors["o"] *= np.float16(1.1)
+    status, _, report, _ = launch(file, tmp_path, tensors)
+    assert status == 1 and not report["passed"]
 
 
 @pytest.mark.parametrize("name", ["causal", "streaming", "soft-cap"])

@@ -57,6 +57,19 @@ TEST(Check, EqualInfinitiesDifferByZero) {
   EXPECT_EQ(lseError({-1e30}, {-inf}), inf);
 }
 
+// The second vector's own distance is 0.1, and the mean is 0.05.
+TEST(Check, WhatTheInputsMoveIsNoErrorOfGradients) {
+  const rt::Tensor reference = rows({3, 4, 0, 5}), moved = rows({3, 4, 0, 5.1});
+  const auto error = [&](std::vector<double> got, const rt::Tensor *moved) {
+    auto result = compareGradient(rows(std::move(got)), reference, moved);
+    return result ? result->relErr : -1;
+  };
+  EXPECT_NEAR(error({3, 4, 0, 4.9}, nullptr), 0.02, 1e-12);
+  EXPECT_NEAR(error({3, 4, 0, 4.9}, &moved), 0, 1e-12);
+  EXPECT_NEAR(error({3, 4, 0, 4.8}, &moved), 0.02, 1e-12);
+  EXPECT_NEAR(error({3, 4.1, 0, 5}, &moved), 0.01, 1e-12);
+}
+
 TEST(Check, ShapesMustAgree) { EXPECT_FALSE(compare(rows({1, 2}), nullptr, rows({1, 2, 3, 4}), nullptr)); }
 
 } // namespace

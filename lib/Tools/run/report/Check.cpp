@@ -66,22 +66,28 @@ std::string run::compareSignificance(const rt::Tensor &significance, const rt::T
   return {};
 }
 
-rt::Result<Comparison> run::compareGradient(const rt::Tensor &gradient, const rt::Tensor &reference) {
+rt::Result<Comparison> run::compareGradient(const rt::Tensor &gradient, const rt::Tensor &reference,
+                                            const rt::Tensor *moved) {
   if (gradient.shape != reference.shape || gradient.shape.size() < 3)
     return rt::Error{rt::ErrorKind::Check, "the reference's gradient has another shape than the kernel's: " +
                                                rt::shapeText(reference.shape) + " and " +
                                                rt::shapeText(gradient.shape)};
   const int64_t dim = gradient.shape.back(), heads = *(gradient.shape.end() - 2);
   const int64_t vectors = gradient.elements() / dim;
-  double sum = 0;
-  for (int64_t i = 0; i < vectors; ++i)
+  const auto movedBy = [&](int64_t i) { return moved ? errorOf(*moved, reference, i, dim).error : 0; };
+  double sum = 0, sumMoved = 0;
+  for (int64_t i = 0; i < vectors; ++i) {
     sum += errorOf(gradient, reference, i, dim).norm;
+    sumMoved += movedBy(i);
+  }
   const double mean = vectors > 0 ? sum / static_cast<double>(vectors) : 0;
+  const double meanMoved = vectors > 0 ? sumMoved / static_cast<double>(vectors) : 0;
   Comparison result;
   for (int64_t i = 0; i < vectors; ++i) {
     const VectorError vector = errorOf(gradient, reference, i, dim);
     const double against = std::max(vector.norm, mean);
-    const double relative = vector.error == 0 ? 0 : against == 0 ? infinity : vector.error / against;
+    const double error = std::max(vector.error - std::max(movedBy(i), meanMoved), 0.0);
+    const double relative = error == 0 ? 0 : against == 0 ? infinity : error / against;
     if (relative > result.relErr) {
       result.relErr = relative;
       result.worst = place(i, heads, gradient.get(vector.worst), reference.get(vector.worst)) +

@@ -29,7 +29,10 @@ rt::Result<Comparison> compare(const rt::Tensor &o, const rt::Tensor *lse, const
 std::string compareSignificance(const rt::Tensor &significance, const rt::Tensor &reference);
 /// Compares a gradient `[..., heads, dim]` with the reference's, as `compare` does. A vector may be small
 /// because its terms cancel, so errors are relative to the larger of its own norm and the mean of all norms.
-rt::Result<Comparison> compareGradient(const rt::Tensor &gradient, const rt::Tensor &reference);
+/// `moved`: the reference's gradient after an error of the inputs, or null. The distance between the two, of
+/// a vector or of the mean, does not count as an error.
+rt::Result<Comparison> compareGradient(const rt::Tensor &gradient, const rt::Tensor &reference,
+                                       const rt::Tensor *moved = nullptr);
 
 } // namespace attn::run
 

@@ -50,7 +50,8 @@ static std::string compareTable(const std::string &table, const rt::TensorMap &o
 
 rt::Result<GradientComparison> run::compareGradients(const rt::Manifest &manifest,
                                                      const rt::TensorMap &outputs,
-                                                     const rt::TensorMap &reference) {
+                                                     const rt::TensorMap &reference,
+                                                     const rt::TensorMap *moved) {
   const Tolerances tolerance = Tolerances::of(manifest);
   GradientComparison found;
   const auto fail = [&](std::string what) {
@@ -65,7 +66,8 @@ rt::Result<GradientComparison> run::compareGradients(const rt::Manifest &manifes
     auto exact = reference.find(result.name);
     if (exact == reference.end()) // delta is no gradient
       continue;
-    auto comparison = compareGradient(outputs.at(result.name), exact->second);
+    auto comparison =
+        compareGradient(outputs.at(result.name), exact->second, moved ? &moved->at(result.name) : nullptr);
     if (!comparison)
       return comparison.error();
     if (!(comparison->relErr <= tolerance.relErr))

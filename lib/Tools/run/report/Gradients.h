@@ -15,9 +15,11 @@ struct GradientComparison {
 };
 
 /// Compares results of a backward pass with the reference's gradients. Sums of rows and heads for tables are
-/// added up here, and the whole table is compared.
+/// added up here, and the whole table is compared. `moved`: the reference's gradients after an error of the
+/// inputs (compareGradient), or null.
 rt::Result<GradientComparison> compareGradients(const rt::Manifest &manifest, const rt::TensorMap &outputs,
-                                                const rt::TensorMap &reference);
+                                                const rt::TensorMap &reference,
+                                                const rt::TensorMap *moved = nullptr);
 
 } // namespace attn::run
 

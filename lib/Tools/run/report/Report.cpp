@@ -60,7 +60,8 @@ Tolerances Tolerances::of(const rt::Manifest &manifest) {
   const rt::DType dtype = output ? output->dtype : manifest.dtype;
   double relErr = rt::elementType(dtype).tolerance * std::max(1.0, 32.0 / features);
   // A gradient of scores is p (dp - delta), where delta comes from the rounded output. In rows that see few
-  // tokens, the remaining difference has a few times the rounding of an output.
+  // tokens, the remaining difference has a few times the rounding of an output, and has no bound: past this
+  // limit, the effect of that rounding is computed (withDeltaErrors).
   if (manifest.isBackward())
     relErr *= 4;
   if (!manifest.tolerance)

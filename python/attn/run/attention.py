@@ -309,7 +309,7 @@ def attend_anew(
     `traced`: whether q is (is_traced)."""
     if not isinstance(reference, bool):
         raise expected(TensorError, "reference", "True or False", reference)
-    if ordered not in (None, False, True):
+    if ordered is not None and not isinstance(ordered, bool):
         raise expected(TensorError, "ordered", "True, False or None", ordered)
     if not isinstance(allow_empty_rows, bool):
         raise expected(TensorError, "allow_empty_rows", "True or False", allow_empty_rows)

@@ -41,6 +41,9 @@ def test_refusals_of_attend():
         attn.attend(q, k.detach()[:, :3], v)
     with refused("reference: expected True or False, got 'yes'"):
         attn.attend(q, k, v, reference="yes")
+    for number in (0, 1, 0.0, "apart"):
+        with refused(f"ordered: expected True, False or None, got {number!r}"):
+            attn.attend(q, k, v, ordered=number)
     with refused("q: expected floats of 16, 32 or 64 bits, got torch.int32"):
         attn.attend(q.detach().int(), k, v, reference=True)
 

@@ -328,7 +328,10 @@ def attend_anew(
         weighed = dict(significance=significance, significance_rows=significance_rows)
     if numerics is not None:
         checks.numerics(numerics)
-        ordered = True if ordered is None else ordered
+        if ordered is False:
+            legal = "True or None beside numerics='row', whose gradients always have an order"
+            raise expected(TensorError, "ordered", legal, ordered)
+        ordered = True
     of_gradients = {} if ordered is None else {"ordered": ordered}
     if window_size is not None:
         if window is not None or sink is not None or see is not None:

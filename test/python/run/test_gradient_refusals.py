@@ -44,6 +44,10 @@ def test_refusals_of_attend():
     for number in (0, 1, 0.0, "apart"):
         with refused(f"ordered: expected True, False or None, got {number!r}"):
             attn.attend(q, k, v, ordered=number)
+    with refused(
+        "ordered: expected True or None beside numerics='row', whose gradients always have an order"
+    ):
+        attn.attend(q, k, v, ordered=False, numerics="row")
     with refused("q: expected floats of 16, 32 or 64 bits, got torch.int32"):
         attn.attend(q.detach().int(), k, v, reference=True)
 

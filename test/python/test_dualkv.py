@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import attn  # noqa: E402
 import replicated  # noqa: E402
 from attn.dualkv import flash_attn_dualkv_varlen_func  # noqa: E402
+from attn.run import backward  # noqa: E402
 
 
 def problem(rows=(5, 0, 9, 1), tokens=None, context=21, heads=4, kv_heads=2, dim=32, value_dim=32):
@@ -125,3 +126,13 @@ def test_refusals(place, value, message):
         flash_attn_dualkv_varlen_func(*given, causal=True)
     with pytest.raises(attn.TensorError, match="causal: expected True or False, got 1"):
         flash_attn_dualkv_varlen_func(*problem(), causal=1)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_gradients_of_short_responses_have_an_order(monkeypatch, causal):
+    """They come from two launches, whether positions say that rows see few tokens, or lengths do."""
+    asked, order_of = [], backward.order_of
+    monkeypatch.setattr(backward, "order_of", lambda *given: asked.append(order_of(*given)) or asked[-1])
+    given = problem(rows=(6, 0, 8, 1))
+    flash_attn_dualkv_varlen_func(*given, causal=causal).sum().backward()
+    assert set(asked) == {"apart"}

@@ -61,8 +61,8 @@ def _seen(sees: Sequence[Visibility], tables: Mapping[str, numpy.ndarray]) -> fl
     if any(whole) and not any(
         "causal" in see.kinds() for see, all_of_it in zip(sees, whole, strict=True) if not all_of_it
     ):
-        lengths = [table for name, table in tables.items() if name.endswith(".lengths") and table.size]
-        return sum(float(table.mean()) for table in lengths) if lengths else math.inf
+        names = {name.rpartition(".")[0] for name in tables if name.endswith((".lengths", ".start"))}
+        return sum(_mean_length(name, tables) for name in names) if names else math.inf
     positions = tables.get("q_pos")
     if positions is None or not positions.size:
         return math.inf
@@ -70,6 +70,20 @@ def _seen(sees: Sequence[Visibility], tables: Mapping[str, numpy.ndarray]) -> fl
         positions.size // _LOOKED_AT | 1
     )  # An even step, which sequences of 2^n rows share, would find the same position in each.
     return float(positions[::odd].mean()) + 1
+
+
+def _mean_length(name: str, tables: Mapping[str, numpy.ndarray]) -> float:
+    """Return how many tokens of an operand a row sees on average if it sees all tokens of its instances. Without the
+    rows of instances, each counts once."""
+    lengths, starts = tables.get(f"{name}.lengths"), tables.get("q_start")
+    if lengths is None:
+        lengths = numpy.diff(tables[f"{name}.start"])
+    bounds = tables.get(f"{name}.rows")
+    if bounds is None and starts is not None and starts.size == len(lengths) + 1:
+        bounds = numpy.stack([starts[:-1], starts[1:]], axis=1)
+    if bounds is None or starts is None or not starts[-1] or lengths.ndim > 1:
+        return float(lengths.mean()) if lengths.size else 0.0
+    return float(lengths @ (bounds[:, 1] - bounds[:, 0]).astype(numpy.int64)) / float(starts[-1])
 
 
 def tables_of(data: Mapping[str, Tensor], wanted: Collection[str]) -> tuple[str, ...]:

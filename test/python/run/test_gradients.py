@@ -349,6 +349,21 @@ def test_how_much_rows_see():
     assert backward._seen([causal], {}) == backward._seen([whole], {}) == math.inf
 
 
+def test_how_much_rows_see_of_packed_tokens():
+    """Each row counts, not each sequence; starts say lengths, and rows who sees them."""
+    whole = attn.all_tokens()
+    of_rows = {"q_start": numpy.array([0, 1, 9])}
+    assert backward._seen([whole], of_rows | {"kv.lengths": numpy.array([9, 900])}) == pytest.approx(801)
+    assert backward._seen([whole], of_rows | {"kv.start": numpy.array([0, 9, 909])}) == pytest.approx(801)
+    prompt = {"a.start": numpy.array([0, 700]), "a.rows": numpy.array([[0, 9]])}
+    assert backward._seen([whole, whole], of_rows | prompt | {"b.start": [0, 1, 9]}) == pytest.approx(
+        700 + 65 / 9
+    )
+    tree = {"kv.lengths": numpy.array([800, 10]), "kv.rows": numpy.array([[0, 9], [0, 9]])}
+    assert backward._seen([whole], {"q_start": numpy.array([0, 9])} | tree) == 810
+    assert backward._seen([whole], {"q_start": numpy.array([0]), "kv.start": numpy.array([0])}) == 0
+
+
 @pytest.mark.parametrize(
     "see,names",
     [(attn.all_tokens(), ("rows", "causal_rows")), (attn.window(40), ("@rows", '@"see all"'))],

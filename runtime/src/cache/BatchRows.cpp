@@ -36,10 +36,8 @@ Status BatchBuilder::State::readGroups(std::span<const RowGroup> groups) {
                         std::to_string(entry(*index).group) + "]");
     if (group.draft && !node.draft)
       return inputError(where + nodeText(group.node) + " has no draft");
-    if (group.rows < (group.draft ? 0 : 1) || group.rows > node.tokens)
-      return inputError(where + "expected " + (group.draft ? "0" : "1") + " to " +
-                        std::to_string(node.tokens) + " rows on the tokens of " + nodeText(group.node) +
-                        ", got " + std::to_string(group.rows));
+    if (const std::string why = refuseRows(node, group.node, group.rows, group.draft); !why.empty())
+      return inputError(where + why);
     see(*index);
     entry(*index).group = static_cast<int32_t>(i);
     userFirst.push_back(static_cast<int32_t>(rows));

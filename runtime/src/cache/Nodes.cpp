@@ -6,6 +6,16 @@
 
 namespace attn::rt {
 
+std::string refuseRows(const Node &node, NodeId id, int32_t rows, bool draft) {
+  const int32_t least = draft ? 0 : 1;
+  if (rows >= least && rows <= node.tokens)
+    return {};
+  if (node.tokens < least)
+    return nodeText(id) + " has no tokens of its own, and rows are on such tokens: append some first";
+  return "expected " + std::to_string(least) + " to " + std::to_string(node.tokens) +
+         " rows on the tokens of " + nodeText(id) + ", got " + std::to_string(rows);
+}
+
 std::string nodeText(NodeId node) {
   std::string text = "node " + std::to_string(node.index);
   return node.generation ? text + "." + std::to_string(node.generation) : text;

@@ -53,6 +53,9 @@ struct Node {
   bool isLeaf() const { return firstChild < 0; }
 };
 
+/// Why a node cannot have so many rows on its tokens; "" if it can.
+std::string refuseRows(const Node &node, NodeId id, int32_t rows, bool draft);
+
 /// A change of a node, for messages: text is made only for an error.
 struct Doing {
   const char *what;

@@ -183,10 +183,8 @@ Status StepTables::readGroup(const Cache::State &cache, const RowGroup &group, c
   const Node &node = cache.at(*found);
   if (group.draft && !node.draft)
     return inputError(where + nodeText(group.node) + " has no draft");
-  if (group.rows < (group.draft ? 0 : 1) || group.rows > node.tokens)
-    return inputError(where + "expected " + (group.draft ? "0" : "1") + " to " + std::to_string(node.tokens) +
-                      " rows on the tokens of " + nodeText(group.node) + ", got " +
-                      std::to_string(group.rows));
+  if (const std::string why = refuseRows(node, group.node, group.rows, group.draft); !why.empty())
+    return inputError(where + why);
   const Result<int32_t> pages = checkPath(cache, *found, where);
   if (!pages)
     return pages.error();

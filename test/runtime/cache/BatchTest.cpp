@@ -415,6 +415,10 @@ TEST(CacheBatch, refusesWithTheNodeNamed) {
             "rows[0]: expected 1 to 2 rows on the tokens of " + child + ", got 3");
   EXPECT_EQ(build(both, {{children[0], 0}}),
             "rows[0]: expected 1 to 2 rows on the tokens of " + child + ", got 0");
+  const NodeId empty = m.createRoot();
+  EXPECT_EQ(build(both, {{empty}}),
+            "rows[0]: " + nodeText(empty) +
+                " has no tokens of its own, and rows are on such tokens: append some first");
   EXPECT_EQ(build(both, {{children[0], 1, true}}), "rows[0]: " + child + " has no draft");
   EXPECT_EQ(build(CacheBatchOptions(), {{root}}),
             "operands[0]: nodes have pages of 4 tokens, drafts of 1: show drafts by an operand of their own");

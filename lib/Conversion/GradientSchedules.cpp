@@ -70,9 +70,6 @@ static constexpr int64_t wgmmaRoomOfBoth = 224, wgmmaRoomOfBothAndSlopes = 216,
                          wgmmaRoomOfBothAndSlopesOfPanels = 196;
 /// The most features of a token whose gradients a warp holds.
 static constexpr int64_t mostTogether = 320;
-/// The most features of a key beside whose sums fused kernels have registers for sums of rows and an MMA of
-/// values at once.
-static constexpr int64_t widestBeside = 128;
 /// The most features of a key and a value: kernels of 320 and 256 spill on sm_80 (2026-12-01).
 static constexpr int64_t mostFeatures = 544;
 /// The most columns of a wgmma, which has all features of a sum.

@@ -17,6 +17,10 @@ inline int64_t paddedDim(int64_t dim, Type stored) {
   return llvm::alignTo(dim, 256 / stored.getIntOrFloatBitWidth());
 }
 
+/// The most features of a key beside whose sums kernels that add to rows have registers for the results of
+/// two more MMAs, as those of a value and of rows.
+inline constexpr int64_t widestBeside = 128;
+
 /// The features of a key's line in shared memory when each of two warpgroups has half of them: whole panels,
 /// and of an odd number of panels half of the middle one.
 inline int64_t halvedKeyTile(int64_t paddedKeyDim) {

@@ -81,8 +81,8 @@ def _attend_planned(
     value_dim: int,
     sinks: Tensor | None,
 ) -> Tensor:
-    """Do so in a step that was planned on the device, all rows in latent form. TensorError if the layer differs from the
-    plan."""
+    """Write new lines, and compute attention of all rows in latent form, in a step that was planned on the device.
+    TensorError if the layer differs from the plan."""
     batch, heads, rows, _ = query.shape
     dims = lines.shape[3], lines.shape[3] - call.rotated
     kind = LayerKind(heads, 1, *dims, asked.dtype, asked.scale, asked.softcap)

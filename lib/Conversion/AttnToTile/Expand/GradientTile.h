@@ -39,7 +39,7 @@ public:
   /// Whether sums of tokens leave no registers for the results of two other MMAs, or for numbers of rows
   /// beside one: gradients of scores then begin with deltas, when the weights are known, values' gradients
   /// end when warpgroups have met, and sums of rows are added piece by piece.
-  bool isWide() { return e.form.getKeyTile() > widestKey; }
+  bool isWide() { return e.form.getKeyTile() > widestBeside; }
   /// Writes a tile's gradients of scores to shared memory, for the other warpgroup.
   void stage(Value scoreGradients, Value exchange);
   /// Waits for the other warpgroup's gradients of scores.
@@ -101,8 +101,6 @@ private:
   RowsPart rows;
   TokensOp tokens;
   bool held; ///< whether tokens are stationary
-
-  static constexpr int64_t widestKey = 128;
 };
 
 } // namespace mlir::attn

@@ -72,7 +72,7 @@ using namespace attn::rt::host;
 
 /// Lets other blocks overtake one that adds, unless the kernel forbids it.
 static void delay(Block &block) {
-  constexpr uint32_t oneOf = 8, mostMicroseconds = 2000;
+  constexpr uint32_t oneOf = 16, mostMicroseconds = 16000;
   if (block.shuffle && block.grid->kernel.inOrder && block.schedule.below(oneOf) == 0)
     std::this_thread::sleep_for(std::chrono::microseconds(block.schedule.below(mostMicroseconds)));
 }

@@ -60,10 +60,9 @@ class PagedCache(Cache):
         check_config(config)
         self.is_latent = check_latent(config, latent, formats)
         """Whether pages hold latents, not the keys and values of heads."""
-        given = formats
+        self._given = formats
         formats = latent_formats(config, formats) if self.is_latent else check_formats(formats)
         self._store = Paged(page_size=page_size, **formats)
-        self._given = given
         self._sizes = {"layers": config.num_hidden_layers, "pages": pages, "page_size": page_size, **formats}
         self._dtype, self._device = dtype, device
         self.pages: Any = None

@@ -67,23 +67,16 @@ def test_requests_share_pages_of_their_prompt():
 
 
 @pytest.mark.parametrize("scales", ["tensor", "token"])
-def test_latents_in_8_bits(scales):
-    """A model that reads its prompt in one pass attends to it before it is rounded, and an engine after that: it reads what
-    a prompt in chunks of one token reads."""
+def test_latents_in_8_bits(scales, monkeypatch):
+    """The first rows of `generate` attend to each other before they are rounded; those of an engine read what is stored, as
+    `generate` does if it takes all rows for later ones."""
     model = latent_model()
     form = dict(key="fp8_e4m3", key_scales=scales)
     engine = engine_of(model, rows=8, cache=paged(model, latent=True, **form))
-    asked = prompts((7, 4))
-    wanted = []
-    for ids in asked:
-        cache, tokens = paged(model, latent=True, **form), list(ids)
-        for at in range(len(ids) + NEW - 1):
-            out = model(torch.tensor([[tokens[at]]]), use_cache=True, past_key_values=cache)
-            if at >= len(ids) - 1:
-                tokens.append(int(out.logits[0, -1].argmax()))
-        wanted.append(tokens[len(ids) :])
-    first = [found[:1] for found in answers(engine, asked, NEW)]
-    assert first == [tokens[:1] for tokens in wanted]
+    asked = prompts((7, 4, 13))
+    found = answers(engine, asked, NEW)
+    monkeypatch.setattr(attn.transformers.PagedCache, "holds_tokens", lambda cache, layer: True)
+    assert found == [alone(model, ids, NEW, **form) for ids in asked]
 
 
 def test_latents_as_engines_store_them():
@@ -125,8 +118,7 @@ def test_a_float32_model_over_latents_of_16_bits():
     narrow = dict(latent=True, dtype=torch.bfloat16)
     engine = engine_of(model, rows=8, cache=paged(model, **narrow))
     ids = prompts((6,))[0]
-    found = answers(engine, [ids], 3)[0]
-    assert len(found) == 3 and found[0] == alone(model, ids, 3, dtype=torch.bfloat16)[0]
+    assert answers(engine, [ids], NEW) == [alone(model, ids, NEW, dtype=torch.bfloat16)]
 
 
 def test_copies_of_a_cache_hold_latents():

@@ -16,8 +16,7 @@ from measuring.described import Described
 from measuring.peers import EXPANDS, flash4_attention, reason
 
 ORDERED = "ordered"  # attn's side with sums in a fixed order.
-FUSED = "fused"  # The side of `ordered=False`, at points where fusing is no default.
-OURS = ("attn", ORDERED, FUSED)
+OURS = ("attn", ORDERED)
 OF_KEYS, OF_VALUES = 3, 2  # Products of a backward pass: scores, dQ and dK; the gradient of weights and dV.
 PRODUCTS = OF_KEYS + OF_VALUES
 DIFFERENCE = 0.02  # The most between two gradients in bf16: the distance over the length of the peer's.
@@ -27,7 +26,6 @@ CLOSE = 1.3  # A peer is measured sustained if alone it takes at most so many ti
 
 ODD_GROUPS = (3, 4, 5, 6, 7)  # And one that fills tiles, with which the others are compared.
 WIDE = (192, 256)  # Heads with kernels of their own for dk and dv.
-FUSED_ON_REQUEST = ((192, 128),)  # Dims of keys and values.
 
 
 @dataclass(frozen=True)
@@ -167,10 +165,8 @@ def measure_backward(point, bench):
     for name in point.peers:
         make = lambda attention: backward_side(torch, attention, given, d_out)  # noqa: E731
         invite(sides, declined, make, ways(torch, name, point.causal))
-    forms = {ORDERED: True} | ({FUSED: False} if (point.dim, point.value_dim) in FUSED_ON_REQUEST else {})
-    for name, ordered in forms.items():
-        attention = partial(attn.attend, causal=point.causal, ordered=ordered)
-        sides[name] = backward_side(torch, attention, given, d_out)
+    in_order = partial(attn.attend, causal=point.causal, ordered=True)
+    sides[ORDERED] = backward_side(torch, in_order, given, d_out)
     return finish(point, torch, timer, sides, declined, given)
 
 
@@ -219,8 +215,6 @@ def finish(point, torch, timer, sides, declined, given):
         row["sustained_ratio"] = min(found) / sustained["attn"] if found else None
     if ORDERED in sides:
         row |= {"ordered_ms": alone[ORDERED], "ordered_slowdown": alone[ORDERED] / ours}
-    if FUSED in sides:
-        row["fused_ms"] = alone[FUSED]
     return row
 
 
@@ -236,8 +230,6 @@ def backward_line(row):
     text += f"  x{row['sustained_ratio']:.2f}" if row["sustained_ratio"] else ""
     if "ordered_ms" in row:
         text += f"   ordered {row['ordered_ms']:.3f} x{row['ordered_slowdown']:.2f}"
-    if "fused_ms" in row:
-        text += f"   fused {row['fused_ms']:.3f}, sustained {times['fused']:.3f}"
     # Older files do not have the host's time.
     return text + (f"   host {row['host_us']['attn']:.0f} us" if "host_us" in row else "")
 

@@ -115,9 +115,9 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
   /// Whether gradients may be fused: if the function wants no order or, when it does not ask for two
   /// launches, if scores are plain and no visibility has a size. On an H100, five MMAs were then 1.03 to 1.20
   /// times as fast as seven in two launches for sequences of 4K tokens and more. At 2K they were 0.95 times
-  /// as fast, because sums in memory are much beside the MMAs (docs/rationale/backward.md). Other cases, keys
-  /// of 192 among them, were not measured. Gradients of sinks are sums of deltas, which are exact where rows
-  /// are stationary (RowSums.h), so they fuse only on request.
+  /// as fast, because sums in memory are much beside the MMAs (docs/rationale/backward.md). Other cases were not
+  /// measured. Gradients of sinks are sums of deltas, which are exact where rows are stationary (RowSums.h), so
+  /// they fuse only on request.
   static bool mayFuse(func::FuncOp function, const ScheduleShape &shape) {
     Attribute ordered = orderedAttr.get(function);
     MLIRContext *context = function.getContext();
@@ -127,8 +127,7 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
       return true;
     auto listed = dyn_cast<ArrayAttr>(backwardAttr.get(function));
     bool ofSinks = listed && llvm::is_contained(listed, StringAttr::get(context, sinkLogits));
-    constexpr int64_t widestMeasured = 128;
-    return shape.plain && !ofSinks && shape.keyDim <= widestMeasured;
+    return shape.plain && !ofSinks;
   }
 
   /// Sets two schedules: of the kernels with stationary rows, and of those with stationary tokens.

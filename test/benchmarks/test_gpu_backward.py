@@ -81,12 +81,6 @@ def test_gradients_are_those_of_the_peer(bench, causal):
     assert line(row) == backward_line(row) and row["name"] in line(row) and "host 1000 us" in line(row)
 
 
-def test_a_form_that_is_no_default_is_timed_beside_it(bench):
-    row = OWN["backward"][0](BackwardPoint(1, 24, 2, 1, dim=192, value_dim=128, device="host"), bench)
-    assert 0 < row["difference"] <= backward.DIFFERENCE
-    assert f"fused {row['fused_ms']:.3f}, sustained {row['sustained_ms']['fused']:.3f}" in line(row)
-
-
 def test_wrong_gradients_are_refused(bench, monkeypatch):
     monkeypatch.setattr(backward, "DIFFERENCE", 1e-9)
     with pytest.raises(RuntimeError, match="attn's gradients differ from those of cudnn by"):

@@ -49,6 +49,9 @@ KINDS = {
     "gradients-128-ordered": (backward(Problem(4, 2, store="packed"), ordered=True), TRAIN, ()),
     "gradients-128-windows": (backward(Problem(4, 2, store="packed", see="window(90)")), TRAIN, ()),
     "gradients-128-mma": (backward(Problem(4, 2, store="packed")), TRAIN, ("--schedule=mma",)),
+    "gradients-192-fused": (backward(Problem(4, 2, 192, 128, store="packed")), TRAIN, ()),
+    "gradients-192-ordered": (backward(Problem(4, 2, 192, 128, store="packed"), ordered=True), TRAIN, ()),
+    "gradients-128-ordered-three": (backward(Problem(6, 2, store="packed"), ordered=True), TRAIN, ()),
     "gradients-shared": ((ROOT / "examples/10_training/shared_backward.mlir").read_text(), SHARED, ()),
 }
 
@@ -59,7 +62,10 @@ KINDS = {
 REPORTED = {
     "gradients-128-fused",
     "gradients-128-ordered",
+    "gradients-128-ordered-three",
     "gradients-128-windows",
+    "gradients-192-fused",
+    "gradients-192-ordered",
     "gradients-shared",
 }
 RING_BYTES = 8192

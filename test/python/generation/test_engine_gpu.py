@@ -17,6 +17,8 @@ def engine_of(model, pages=PAGES, **options):
         "compile": False,
     } | options
     engine = attn.transformers.Engine(model, **options)
+    if engine.cache.is_latent:
+        return engine
     for layer in range(2):
         engine.cache.pages.layer(layer).k.zero_()
         engine.cache.pages.layer(layer).v.zero_()
@@ -70,6 +72,40 @@ def test_replays_are_the_steps_that_run_as_they_are(name, monkeypatch):
     for layer in range(2):
         a, b = replayed.cache.pages.layer(layer), launched.cache.pages.layer(layer)
         assert torch.equal(a.k, b.k) and torch.equal(a.v, b.v)
+
+
+LATENT = dict(
+    num_key_value_heads=8,
+    kv_lora_rank=512,
+    qk_rope_head_dim=64,
+    head_dim=64,
+    qk_nope_head_dim=64,
+    qk_head_dim=128,
+    v_head_dim=64,
+    q_lora_rank=None,
+    first_k_dense_replace=2,
+)
+
+
+@pytest.mark.parametrize("key", [None, "fp8_e4m3", "fp8_ds_mla"])
+def test_latents(key, monkeypatch):
+    """Replays over latents (MLA) have the bits of steps without graphs, in 16 bits and in 8."""
+    model = build("attn", "DeepseekV3", **LATENT)
+    form = {"latent": True, "key": key} if key else {"latent": True}
+
+    def latent_engine():
+        return engine_of(model, cache=paged(model, PAGES, **form))
+
+    replayed = latent_engine()
+    found = [replayed.generate(prompts_of(), max_new_tokens=NEW) for _ in range(2)]
+    assert all(steps.recorded for steps in replayed._steps)
+    assert tokens(found[0]) == tokens(found[1])
+    if key is None:
+        assert rightly(model, found[0])
+    monkeypatch.setattr("attn.generation.recorded_steps._RUNS_AS_IT_IS", 10_000)
+    launched = latent_engine()
+    assert tokens(launched.generate(prompts_of(), max_new_tokens=NEW)) == tokens(found[0])
+    assert not launched._steps[0].recorded
 
 
 def test_steps_wait_for_results_alone():

@@ -115,9 +115,10 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
   /// Whether gradients may be fused: if the function wants no order or, when it does not ask for two
   /// launches, if scores are plain and no visibility has a size. On an H100, five MMAs were then 1.03 to 1.20
   /// times as fast as seven in two launches for sequences of 4K tokens and more. At 2K they were 0.95 times
-  /// as fast, because sums in memory are much beside the MMAs (docs/rationale/backward.md). Other cases were not
-  /// measured. Gradients of sinks are sums of deltas, which are exact where rows are stationary (RowSums.h), so
-  /// they fuse only on request.
+  /// as fast, because sums in memory are much beside the MMAs. Windows and score regions gain at heads of 64
+  /// alone, and have no order of blocks: a task of a window has rows that the one before it has not
+  /// (docs/rationale/backward.md). Gradients of sinks are sums of deltas, which are exact where rows are
+  /// stationary (RowSums.h), so they fuse only on request.
   static bool mayFuse(func::FuncOp function, const ScheduleShape &shape) {
     Attribute ordered = orderedAttr.get(function);
     MLIRContext *context = function.getContext();
@@ -127,7 +128,8 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
       return true;
     auto listed = dyn_cast<ArrayAttr>(backwardAttr.get(function));
     bool ofSinks = listed && llvm::is_contained(listed, StringAttr::get(context, sinkLogits));
-    return shape.plain && !ofSinks;
+    constexpr int64_t widestOfOthers = 64;
+    return !ofSinks && (shape.plain || (!ordered && shape.keyDim <= widestOfOthers));
   }
 
   /// Sets two schedules: of the kernels with stationary rows, and of those with stationary tokens.

@@ -15,14 +15,19 @@
 // would not need: the mask hides its tokens there.
 //
 // A block must not wait for one that has not begun, so a task comes after the one before
-// it. Bundles of tiles of one instance and head begin together, stay close behind each other
-// and share rows' sums in the L2:
+// it. Bundles of tiles of one instance and head are listed together: they stay close behind
+// each other and share rows' sums in the L2. If they began together, each would wait for the
+// one before it:
 //
 //     time ->
 //     block 0   5 4 3 2 1|...       tiles of tokens 0 to 3, whose rows begin at 1, 2, 3 and 4
 //     block 1   . 5 4 3 2|...
 //     block 2   . . 5 4 3|...
 //     block 3   . . . 5 4|...
+//
+// Therefore as many tasks as run at once are listed by their places in their bundles: the first
+// tiles of all bundles, then the second ones. Blocks are free one after the other, so a tile
+// begins when the one before it in its bundle is a little ahead.
 //
 // The bits of an instance are its own: its order and its cuts depend on the tree that it
 // belongs to alone. If rows of many instances see one with few tiles (the root of a tree),
@@ -40,10 +45,9 @@ namespace attn::rt {
 
 namespace {
 
-/// Tiles of one instance and head that are listed together, and their number where the longest task has no
-/// more than `shortTiles` tiles of rows. Each task of a bundle is about a tile behind the one before it,
-/// which counts in short tasks. In small bundles rows' sums are read from memory more often.
-constexpr int32_t bundleTiles = 8, shortBundleTiles = 4, shortTiles = 32;
+/// Tiles of one instance and head that are listed together. In longer bundles tasks wait for each other more
+/// often, in shorter ones rows' sums are read from memory more often (docs/rationale/backward.md).
+constexpr size_t bundleTiles = 4;
 /// A tree of fewer tasks than this is cut, so that any GPU has enough to do at once.
 constexpr int64_t fewTasks = 512;
 /// The fewest packed rows of a part of such a tree: its start and its sums are little beside it.
@@ -191,8 +195,9 @@ Cuts cutsOf(const Manifest &manifest, const Batch &batch, std::span<const Node> 
 /// Lists the tasks of trees.
 class OrderedList {
 public:
-  OrderedList(const Manifest &manifest, const Batch &batch, TokenCutter &cutter)
-      : manifest_(manifest), batch_(batch), cutter_(cutter) {}
+  /// `atOnce`: tasks that run at once.
+  OrderedList(const Manifest &manifest, const Batch &batch, int64_t atOnce, TokenCutter &cutter)
+      : manifest_(manifest), batch_(batch), atOnce_(atOnce), cutter_(cutter) {}
 
   void addTree(std::span<const Node> nodes, size_t root);
   /// Sorts the tasks, names those before them, and adds tasks of tokens that no row sees.
@@ -209,9 +214,12 @@ private:
   void addBundle(const Node &node, std::span<const TokenTile> tiles, int32_t head, const Cuts &cuts);
   /// The last task of a node, head and cell so far; of the node above it if it has none.
   int32_t taskBefore(int32_t node, int32_t head, int32_t cell) const;
+  /// The numbers of all tasks in their order.
+  std::vector<int32_t> order() const;
 
   const Manifest &manifest_;
   const Batch &batch_;
+  int64_t atOnce_;
   TokenCutter &cutter_;
   std::vector<Task> tasks_;
   std::map<std::tuple<int32_t, int32_t, int32_t>, int32_t> last_; ///< task by node, head and cell
@@ -253,12 +261,10 @@ void OrderedList::addTree(std::span<const Node> nodes, size_t root) {
   nodes_ = nodes;
   const std::span<const Node> tree = treeOf(nodes, root);
   const Cuts cuts = cutsOf(manifest_, batch_, tree);
-  const int64_t packed = int64_t{tree.front().rowLast - tree.front().rowFirst} * manifest_.groupSize();
-  const int32_t most = packed <= int64_t{shortTiles} * rowsOfTile(manifest_) ? shortBundleTiles : bundleTiles;
   for (const Node &node : tree)
     for (size_t begin = 0, end = 0; begin < node.tiles.size(); begin = end) {
       const TokenTile &first = node.tiles[begin];
-      while (end < node.tiles.size() && static_cast<int32_t>(end - begin) < most &&
+      while (end < node.tiles.size() && end - begin < bundleTiles &&
              node.tiles[end].firstHead == first.firstHead)
         ++end;
       for (int32_t head = first.firstHead; head < first.endHead; ++head)
@@ -266,8 +272,8 @@ void OrderedList::addTree(std::span<const Node> nodes, size_t root) {
     }
 }
 
-void OrderedList::finish(const std::vector<Node> &nodes, std::vector<PlanTokenTask> &tasks) {
-  std::vector<int32_t> order(tasks_.size()), places(tasks_.size());
+std::vector<int32_t> OrderedList::order() const {
+  std::vector<int32_t> order(tasks_.size()), levels(tasks_.size()), places(tasks_.size());
   for (size_t i = 0; i < order.size(); ++i)
     order[i] = static_cast<int32_t>(i);
   const auto keyOf = [&](int32_t number) {
@@ -277,7 +283,26 @@ void OrderedList::finish(const std::vector<Node> &nodes, std::vector<PlanTokenTa
                          : std::tuple(task.cell, int64_t{0}, task.task.ordinal);
   };
   std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return keyOf(a) < keyOf(b); });
-  for (int32_t number : order) {
+  for (int64_t begin = 0, end = 0; begin < std::ssize(order); begin = end) {
+    end = std::min(begin + atOnce_, int64_t{std::ssize(order)});
+    const std::span<int32_t> some(order.begin() + begin, order.begin() + end);
+    for (int64_t i = begin; i < end; ++i) {
+      const auto number = static_cast<size_t>(order[static_cast<size_t>(i)]);
+      const int32_t before = tasks_[number].task.before;
+      places[number] = static_cast<int32_t>(i);
+      const bool waits = before >= 0 && places[static_cast<size_t>(before)] >= begin;
+      levels[number] = waits ? levels[static_cast<size_t>(before)] + 1 : 0;
+    }
+    std::stable_sort(some.begin(), some.end(), [&](int32_t a, int32_t b) {
+      return levels[static_cast<size_t>(a)] < levels[static_cast<size_t>(b)];
+    });
+  }
+  return order;
+}
+
+void OrderedList::finish(const std::vector<Node> &nodes, std::vector<PlanTokenTask> &tasks) {
+  std::vector<int32_t> places(tasks_.size());
+  for (int32_t number : order()) {
     PlanTokenTask task = tasks_[static_cast<size_t>(number)].task;
     if (task.before >= 0)
       task.before = places[static_cast<size_t>(task.before)];
@@ -305,7 +330,7 @@ bool addsInOrder(const Manifest &manifest) {
   });
 }
 
-void listInOrder(const Manifest &manifest, const Batch &batch, std::vector<TokenTile> tiles,
+void listInOrder(const Manifest &manifest, const Batch &batch, std::vector<TokenTile> tiles, int64_t atOnce,
                  TokenCutter &cutter, std::vector<PlanTokenTask> &tasks) {
   std::vector<Node> nodes = makeNodes(manifest, batch);
   std::map<std::pair<int32_t, int32_t>, size_t> nodeOf;
@@ -314,7 +339,7 @@ void listInOrder(const Manifest &manifest, const Batch &batch, std::vector<Token
   for (TokenTile &tile : tiles)
     nodes[nodeOf.at({tile.task.operand, tile.task.instance})].tiles.push_back(tile);
   widenRows(nodes);
-  OrderedList list(manifest, batch, cutter);
+  OrderedList list(manifest, batch, atOnce, cutter);
   for (size_t number = 0; number < nodes.size(); ++number)
     if (nodes[number].root == static_cast<int32_t>(number))
       list.addTree(nodes, number);

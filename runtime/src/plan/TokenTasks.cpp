@@ -251,13 +251,13 @@ void listTokenTasks(const Manifest &manifest, const Batch &batch, std::span<cons
   TokenTiles tiles = listTiles(manifest, batch, ends);
   TokenCutter cutter(tokenKernel(manifest), manifest.groupSize(), plan.tokenSums);
   std::vector<PlanTokenTask> &tasks = plan.tokenTasks;
+  const int64_t atOnce = tokenTasksAtOnce(manifest, multiprocessors);
   tasks.reserve((tiles.whole.size() + tiles.inWindows.size()) * static_cast<size_t>(manifest.kvHeads));
   if (addsInOrder(manifest)) {
     tiles.whole.insert(tiles.whole.end(), tiles.inWindows.begin(), tiles.inWindows.end());
-    listInOrder(manifest, batch, std::move(tiles.whole), cutter, tasks);
+    listInOrder(manifest, batch, std::move(tiles.whole), atOnce, cutter, tasks);
     plan.semaphores = std::ssize(tasks);
   } else if (addsToRows(manifest)) {
-    const int64_t atOnce = tokenTasksAtOnce(manifest, multiprocessors);
     if (!tiles.inWindows.empty())
       moveShort(mostWindowTokens(manifest), tiles);
     addByHead(tiles.whole, tasks);

@@ -163,8 +163,8 @@ struct TokenTile {
 /// Whether tasks add to rows in an order.
 bool addsInOrder(const Manifest &manifest);
 /// Adds the tasks of tiles, which are listed by operand, instance, head and token, each after the one before
-/// it.
-void listInOrder(const Manifest &manifest, const Batch &batch, std::vector<TokenTile> tiles,
+/// it. `atOnce` run at once.
+void listInOrder(const Manifest &manifest, const Batch &batch, std::vector<TokenTile> tiles, int64_t atOnce,
                  TokenCutter &cutter, std::vector<PlanTokenTask> &tasks);
 /// Upper bounds of tasks that are cut and of their parts.
 TokenParts countOrderedParts(const Manifest &manifest, const Batch &batch);

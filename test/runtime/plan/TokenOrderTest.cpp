@@ -111,19 +111,77 @@ TEST(TokenOrder, NeighboursChangeNothing) {
   EXPECT_GT(cut, 10);
 }
 
-// Eight tiles of each head come first, then the next eight of each: rows' sums are read from memory once for
-// a bundle.
+// Of as many tasks as run at once the first tiles of all bundles come first, then the second ones: rows' sums are
+// read from memory once for a bundle, and no task begins together with the one that it waits for.
 TEST(TokenOrder, TilesComeInBundles) {
-  constexpr int32_t tiles = 256; // enough that no task is cut
+  constexpr int32_t tiles = 256, instances = 6; // enough tiles that no task is cut
   const Manifest m = tokenManifest(AddsToRows::InOrder);
-  Result<Plan> plan = makePlan(m, forestBatch({{-1, tiles * tokenTile}}), {.multiprocessors = 132});
-  ASSERT_TRUE(plan);
-  ASSERT_EQ(std::ssize(plan->tokenTasks), tiles * m.kvHeads);
-  for (int64_t i = 0; i < std::ssize(plan->tokenTasks); ++i) {
-    const PlanTokenTask &task = plan->tokenTasks[static_cast<size_t>(i)];
-    const int64_t bundle = i / (8 * m.kvHeads);
-    EXPECT_EQ(task.ordinal, i / 8 % m.kvHeads);
-    EXPECT_EQ(task.kvBegin, (bundle * 8 + i % 8) * tokenTile);
+  const int64_t bundles = int64_t{instances} * m.kvHeads;
+  for (int multiprocessors : {4, 12, 16}) {
+    const int64_t atOnce = tokenTasksAtOnce(m, multiprocessors);
+    ASSERT_EQ(atOnce % 4, 0);
+    ASSERT_EQ(4 * bundles % atOnce, 0);
+    Nodes roots(instances, {-1, tiles * tokenTile});
+    Result<Plan> plan = makePlan(m, forestBatch(roots), {.multiprocessors = multiprocessors});
+    ASSERT_TRUE(plan);
+    ASSERT_EQ(std::ssize(plan->tokenTasks), tiles * bundles);
+    std::map<std::pair<int32_t, int32_t>, int64_t> places; // of an instance's and a head's last task
+    for (int64_t i = 0; i < std::ssize(plan->tokenTasks); ++i) {
+      const PlanTokenTask &task = plan->tokenTasks[static_cast<size_t>(i)];
+      const int64_t first = i / (4 * bundles) * 4; // tile of its bundle
+      ASSERT_EQ(task.kvBegin, (first + i % atOnce / (atOnce / 4)) * tokenTile);
+      const auto place = places.find({task.instance, task.ordinal});
+      ASSERT_EQ(task.before, place == places.end() ? -1 : place->second);
+      places[{task.instance, task.ordinal}] = i;
+    }
+    ASSERT_EQ(std::ssize(places), bundles);
+  }
+}
+
+/// The share of blocks' time in which tasks wait for those before them. A block takes the next task when it is free; a task
+/// takes four units of time and one for each tile of rows, and adds to a tile of rows one unit after the task before it did.
+double waits(const Manifest &m, const Plan &plan, int blocks) {
+  const int32_t rows = std::max(rowsOfTile(m) / m.groupSize(), 1);
+  std::vector<double> free(static_cast<size_t>(blocks), 0);
+  std::vector<std::vector<double>> added; // the times at which a task adds to its tiles, from the last row
+  double waited = 0, worked = 0;
+  for (const PlanTokenTask &task : plan.tokenTasks) {
+    double &block = *std::min_element(free.begin(), free.end());
+    double now = block + 2;
+    std::vector<double> &times = added.emplace_back();
+    for (int32_t row = task.rowBegin; row > task.rowEnd; row -= rows) {
+      now += 1, worked += 1;
+      if (task.before >= 0) {
+        const PlanTokenTask &before = plan.tokenTasks[static_cast<size_t>(task.before)];
+        const std::vector<double> &other = added[static_cast<size_t>(task.before)];
+        const auto tile = std::min((before.rowBegin - row) / rows, static_cast<int32_t>(other.size()) - 1);
+        const double ready = other[static_cast<size_t>(tile)] + 1;
+        waited += std::max(ready - now, 0.0), now = std::max(now, ready);
+      }
+      times.push_back(now);
+    }
+    block = now + 2, worked += 4;
+  }
+  return waited / (waited + worked);
+}
+
+TEST(TokenOrder, TasksWaitLittle) {
+  Manifest m = tokenManifest(AddsToRows::InOrder);
+  Manifest full = tokenManifest(AddsToRows::InOrder, Visibility::Kind::All);
+  m.qHeads = m.kvHeads, full.qHeads = full.kvHeads; // groups of one: tiles of tokens begin two tiles of rows apart
+  Rng rng(55);
+  Nodes ragged;
+  for (int i = 0; i < 40; ++i)
+    ragged.emplace_back(-1, static_cast<int32_t>(500 + below(rng, 6000)));
+  const std::tuple<const Manifest *, Nodes, double> problems[] = {
+      {&m, Nodes(64, {-1, 4096}), 0.02},   {&m, Nodes(128, {-1, 2048}), 0.02},
+      {&m, Nodes(256, {-1, 1024}), 0.02},  {&full, Nodes(256, {-1, 1024}), 0.02},
+      {&full, Nodes(8, {-1, 8192}), 0.02}, {&m, ragged, 0.12},
+  };
+  for (const auto &[manifest, nodes, most] : problems) {
+    Result<Plan> plan = makePlan(*manifest, forestBatch(nodes), {.multiprocessors = 132});
+    ASSERT_TRUE(plan);
+    EXPECT_LT(waits(*manifest, *plan, 132), most) << nodes.size() << " of " << nodes.front().second;
   }
 }
 

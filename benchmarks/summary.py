@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from measuring.generated import replace_section
-from measuring.newest import newest, peer, peer_title, reports, short_name
+from measuring.newest import OPTIONAL, newest, newest_of_peers, peer, peer_title, reports, short_name
 from plots.speed import draw_speed
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,8 +29,6 @@ CACHES = {
     "graphed": "static cache, compiled and recorded",
     "recorded": "static cache, recorded by `Decoder`",
 }
-# Libraries that a session may lack: the key of their versions, and their names in rows.
-OPTIONAL = {"flashinfer": "flashinfer", "flash_attn_4": "flash4"}
 COMMAND = "./dev bench gpu {} --json FILE"
 # Keys of a row that tell points of several GPUs apart.
 POINT = ("part", "side", "tokens", "sequences", "gradients", "prompt")
@@ -140,10 +138,10 @@ def has_peer(measured):
 
 
 def with_all_peers(found):
-    """Leave out points of sessions that lacked a library beside which other points of the part were measured."""
+    """Leave out points that no session measured beside a library beside which other points of the part were measured."""
     there = {peer(name) for m in found for name in m.row.get("peers_ms", {})}
     needed = [key for key, name in OPTIONAL.items() if name in there]
-    return [m for m in found if all(m.session.get(key) for key in needed)]
+    return [m for m in found if m.libraries.issuperset(needed)]
 
 
 def any_of(measured):
@@ -158,7 +156,7 @@ def peer_tasks(card):
     """Return tasks that were measured beside another library on this card."""
 
     def task(title, part, point=beside_peers, wanted=has_peer):
-        return Task(title, part, [point(m) for m in with_all_peers(newest(card, part, wanted))])
+        return Task(title, part, [point(m) for m in with_all_peers(newest_of_peers(card, part, wanted))])
 
     def of(test):
         return lambda m: has_peer(m) and test(m)
@@ -371,7 +369,8 @@ def environment(card):
 INTRODUCTION = """# Results
 
 `./dev bench summary` writes this page from the JSON files of [results](results/README.md): the newest figure of each card and
-point. The [log of runs](results/README.md) describes each run, and lists the bars that it missed.
+point. A run may lack a library: of each peer the newest run counts, and of these runs the page has the one whose best peer is
+ahead the most. The [log of runs](results/README.md) describes each run, and lists the bars that it missed.
 
 - **Ratio**: the best peer's time over attn's. Above 1, attn is faster. The number is the geometric mean over the points; least
   and most are in brackets.

@@ -2,13 +2,15 @@
 """The newest measurements of `bench gpu` in benchmarks/results: by card and part, each point once."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 # Peers by the first word of their names in the files.
 PEERS = ("cudnn", "flash", "flash4", "flashinfer", "flex")
+# Libraries that a session may lack: the key of their versions, and their names in rows.
+OPTIONAL = {"flashinfer": "flashinfer", "flash_attn_4": "flash4"}
 
 
 def short_name(device):
@@ -49,10 +51,11 @@ def gpu_files():
 
 @dataclass(frozen=True)
 class Measured:
-    """A row of a file, and the session that measured it."""
+    """A row of a file, and the session that measured it. `libraries`: the optional ones of all sessions with the point."""
 
     row: dict
     session: dict
+    libraries: frozenset = frozenset()
 
     @property
     def part(self):
@@ -93,14 +96,34 @@ class Measured:
         return peer_title(self.alone()[0], self.session)
 
 
-def newest(card, part, wanted=lambda measured: True):
-    """Return the newest wanted row of each point of a part, on a card, in the order of their first files."""
+def measured_points(card, part, wanted):
+    """Return lists of the wanted rows of each point of a part, on a card, the newest first."""
     found = {}
     for sessions, rows in gpu_files():
         for row in rows:
             measured = Measured(row, sessions[row["session"]])
             if measured.card == card and measured.part == part and wanted(measured):
-                old = found.get(row["key"])
-                if old is None or old.session["id"] < measured.session["id"]:
-                    found[row["key"]] = measured
-    return list(found.values())
+                found.setdefault(row["key"], []).append(measured)
+    return [sorted(rows, key=lambda each: each.session["id"], reverse=True) for rows in found.values()]
+
+
+def newest(card, part, wanted=lambda measured: True):
+    """Return the newest wanted row of each point of a part, on a card, in the order of their first files."""
+    return [rows[0] for rows in measured_points(card, part, wanted)]
+
+
+def newest_of_peers(card, part, wanted=lambda measured: True):
+    """Return a wanted row of each point, as `newest`. A run may lack a peer that an older run of the point had. So of every
+    peer the newest row counts, and of these the one whose best peer is ahead the most."""
+    return [of_peers(rows) for rows in measured_points(card, part, wanted)]
+
+
+def of_peers(rows):
+    """Return one of the rows of a point, which come newest first."""
+    libraries = frozenset(key for measured in rows for key in OPTIONAL if measured.session.get(key))
+    by_peer = {}
+    for measured in rows:
+        for name in measured.row.get("peers_ms", {}):
+            by_peer.setdefault(peer(name), measured)
+    compared = [m for m in by_peer.values() if "run_ms" in (m.row.get("attn") or {}) and m.alone()]
+    return replace(min(compared, key=lambda m: m.alone()[2], default=rows[0]), libraries=libraries)

@@ -5,7 +5,7 @@ It is written as SVG without a library, so that the same files give the same pic
 
 from dataclasses import dataclass
 
-from measuring.newest import newest, peer, peer_title
+from measuring.newest import newest, newest_of_peers, peer, peer_title
 from plots.palette import COLOURS, INK, LINE, PAPER, TITLES
 
 MODES = ("light", "dark")
@@ -59,7 +59,7 @@ def times(measured, sides):
 
 def bars_of(card, part, points, sides, figure, wanted=lambda m: True):
     """Return (label, figure by side) of each point that the card has, and its measurements."""
-    known = {m.name: m for m in newest(card, part, wanted)}
+    known = {m.name: m for m in newest_of_peers(card, part, wanted)}
     there = [(label, known[name]) for label, name in points if name in known]
     bars = [(label, {s: figure(m.row, ms) for s, ms in times(m, sides).items()}) for label, m in there]
     return bars, [m for _, m in there]

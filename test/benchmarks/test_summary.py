@@ -91,6 +91,21 @@ def test_the_best_peer_is_named_with_its_version(files):
     assert summary.peers(task.points) == "FlashInfer 0.7.2 (1 of 2), cuDNN 9.19.0 (1 of 2)"
 
 
+def test_a_peer_that_a_newer_run_lacks_stays(files):
+    """The newest run of every peer counts, and of these runs the one whose best peer is ahead the most."""
+    full, newer, newest_of_all = session(20), session(21, flashinfer=None), session(22, flashinfer=None)
+    files(
+        (
+            full,
+            [row("a", full, 2.0, cudnn=3.0, flashinfer=1.0), row("b", full, 2.0, cudnn=2.0, flashinfer=5.0)],
+        ),
+        (newer, [row("b", newer, 1.0, cudnn=1.1)]),
+        (newest_of_all, [row("a", newest_of_all, 1.0, cudnn=3.0), row("b", newest_of_all, 1.0, cudnn=1.5)]),
+    )
+    [task] = summary.peer_tasks("H200")
+    assert [(p.ratio, p.date) for p in task.points] == [(0.5, "2026-11-20"), (1.0, "2026-11-20")]
+
+
 def test_sessions_without_a_library_are_left_out(files):
     full, lacking = session(20), session(21, flashinfer=None)
     files((full, [row("a", full, 1.0, flashinfer=2.0)]), (lacking, [row("b", lacking, 1.0, cudnn=3.0)]))

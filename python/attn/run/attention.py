@@ -170,9 +170,9 @@ def attend(
                   sequence, NaN for tokens with scores above 355 that may matter
     significance_rows    the number of last rows of each sequence that count; by default all
     ordered       whether gradients are the same bits in every run. Default: True if torch.use_deterministic_algorithms is
-                  set, with a score function, with a visibility that has a size, or if rows see fewer than 500 tokens on
-                  average; with numerics="row" always. Gradients of long sequences take 1.03 to 1.17 times as long in an order.
-                  Results of the forward pass are always the same bits
+                  set, or if rows see fewer than 500 tokens on average; for heads of more than 64 features also with a score
+                  function or a visibility that has a size; with numerics="row" always. Gradients of long sequences take
+                  1.03 to 1.2 times as long in an order. Results of the forward pass are always the same bits
     numerics      "row": a row's output and LSE depend on its query and the keys that it sees, to the last bit, and not on
                   the other rows, padding, packing, or kernel; a paged cache under a description with numerics="row" gives
                   the same bits. None: the quickest plan

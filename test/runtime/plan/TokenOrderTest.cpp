@@ -111,8 +111,8 @@ TEST(TokenOrder, NeighboursChangeNothing) {
   EXPECT_GT(cut, 10);
 }
 
-// Of as many tasks as run at once the first tiles of all bundles come first, then the second ones: rows' sums are
-// read from memory once for a bundle, and no task begins together with the one that it waits for.
+// The first tiles of all bundles that run at once come first, then their second tiles: rows' sums are read
+// from memory once for a bundle, and no task begins together with the one that it waits for.
 TEST(TokenOrder, TilesComeInBundles) {
   constexpr int32_t tiles = 256, instances = 6; // enough tiles that no task is cut
   const Manifest m = tokenManifest(AddsToRows::InOrder);
@@ -138,8 +138,9 @@ TEST(TokenOrder, TilesComeInBundles) {
   }
 }
 
-/// The share of blocks' time in which tasks wait for those before them. A block takes the next task when it is free; a task
-/// takes four units of time and one for each tile of rows, and adds to a tile of rows one unit after the task before it did.
+/// The share of blocks' time in which tasks wait for those before them. A block takes the next task when it
+/// is free; a task takes four units of time and one for each tile of rows, and adds to a tile of rows one
+/// unit after the task before it did.
 double waits(const Manifest &m, const Plan &plan, int blocks) {
   const int32_t rows = std::max(rowsOfTile(m) / m.groupSize(), 1);
   std::vector<double> free(static_cast<size_t>(blocks), 0);
@@ -168,7 +169,8 @@ double waits(const Manifest &m, const Plan &plan, int blocks) {
 TEST(TokenOrder, TasksWaitLittle) {
   Manifest m = tokenManifest(AddsToRows::InOrder);
   Manifest full = tokenManifest(AddsToRows::InOrder, Visibility::Kind::All);
-  m.qHeads = m.kvHeads, full.qHeads = full.kvHeads; // groups of one: tiles of tokens begin two tiles of rows apart
+  m.qHeads = m.kvHeads,
+  full.qHeads = full.kvHeads; // groups of one: tiles of tokens begin two tiles of rows apart
   Rng rng(55);
   Nodes ragged;
   for (int i = 0; i < 40; ++i)

@@ -118,8 +118,8 @@ ATTN_C_EXPORT bool attnKernelIsChecked(const AttnKernel *kernel);
  * attnRequantizerCreate and attnAppenderCreate, not for plans. */
 ATTN_C_EXPORT bool attnKernelIsCacheOperation(const AttnKernel *kernel);
 /* Names of the addresses that attnPlanRun takes, in this order; null past the last. Queries, keys and values,
- * the tensors that the scores read, with head classes "ordinal_heads", then "o" and "lse". Tables belong to
- * the plan. */
+ * the tensors that the scores read, with head classes "ordinal_heads", then "o", "lse" and "output_scales".
+ * Tables belong to the plan. */
 ATTN_C_EXPORT const char *attnKernelSlot(const AttnKernel *kernel, size_t index);
 ATTN_C_EXPORT size_t attnKernelSlotCount(const AttnKernel *kernel);
 /* The i32[kv_heads] for a layer whose KV heads have these classes: the content of "ordinal_heads" on the

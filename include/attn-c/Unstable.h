@@ -14,7 +14,8 @@ extern "C" {
 #endif
 
 /* Computes the float64 meaning of the text. Tensors have the names of the manifest. Results are "o" f64[rows,
- * q_heads, value_dim] and "lse" f64[rows, q_heads]; for an operation on a cache, the tensors that it writes.
+ * q_heads, value_dim] and "lse" f64[rows, q_heads], and "output_scales", of that shape, if the text returns
+ * them; for an operation on a cache, the tensors that it writes.
  * Optional tensors have defaults. `asks` null: no requests beside the text. `threads` 0: one per core. */
 ATTN_C_EXPORT AttnStatus attnReference(const AttnSource *source, const AttnAsks *asks,
                                        const AttnTensor *tensors, size_t count, uint32_t threads,

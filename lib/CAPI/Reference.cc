@@ -39,6 +39,8 @@ rt::Result<rt::TensorMap> evaluateResults(mlir::func::FuncOp function, const rt:
   rt::TensorMap results;
   results["o"] = std::move(evaluated->output);
   results["lse"] = std::move(evaluated->lse);
+  if (evaluated->outputScales)
+    results["output_scales"] = std::move(*evaluated->outputScales);
   results.merge(evaluated->significance);
   return results;
 }

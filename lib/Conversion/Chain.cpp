@@ -34,7 +34,7 @@ static LogicalResult verifyChain(Chain &chain) {
       return first.emitOpError("expected the output type of the last attn.finish, and an LSE of both");
     UpdateOp update = chain.updates.front();
     if (chain.countsSinks() || chain.finish.getGate() || first.getGate() || chain.finish.getOutputScale() ||
-        update.getHeadClassesAttr() || !update.getScore().empty())
+        chain.finish.getOutputScales() || update.getHeadClassesAttr() || !update.getScore().empty())
       return first.emitOpError(
           "expected neither sink logits nor a gate nor an output scale nor head classes nor a score region: "
           "what is finished early has none");
@@ -48,7 +48,7 @@ static LogicalResult verifyChain(Chain &chain) {
   if (Value gate = chain.finish.getGate(); gate && getElementTypeOrSelf(gate) != chain.element())
     return chain.finish.emitOpError("expected a gate of the query's type, ")
            << chain.element() << ", got " << gate.getType();
-  if (!outputScale &&
+  if (!outputScale && !chain.finish.getOutputScales() &&
       cast<RankedTensorType>(chain.finish.getOutput().getType()).getElementType() != chain.element())
     return chain.finish.emitOpError("expected output elements of the query's type, ")
            << chain.element() << ", got " << chain.finish.getOutput().getType();

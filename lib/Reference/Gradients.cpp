@@ -202,7 +202,7 @@ rt::Result<rt::TensorMap> mlir::attn::evaluateGradients(func::FuncOp func, const
   if (operands && operands->attend.getGate())
     return rt::inputError("expected an attention without a gate, which has no gradients: multiply the output "
                           "by the gate's sigmoid afterwards");
-  if (operands && operands->outputScale)
+  if (operands && (operands->outputScale || operands->attend.getOutputScales()))
     return rt::inputError("expected an attention whose output is not quantized, which has no gradients");
   if (!operands)
     return operands.error();

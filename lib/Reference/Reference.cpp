@@ -13,6 +13,8 @@ using namespace mlir::attn::reference;
 
 namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+/// The size of an output below which its row's scale does not fall.
+constexpr double leastOutput = 1e-10;
 
 /// The softmax of one row and head over the tokens added so far: sum = sum exp(s - max), and the weighted
 /// values in the same unit.
@@ -48,6 +50,8 @@ public:
   Evaluator(AttendOp attend, const Operands &operands) : operands(operands), scores(attend, operands) {
     result.output = rt::Tensor(rt::DType::F64, {operands.rows, operands.queryHeads, operands.valueDim});
     result.lse = rt::Tensor(rt::DType::F64, {operands.rows, operands.queryHeads});
+    if (attend.getOutputScales())
+      result.outputScales = rt::Tensor(rt::DType::F64, {operands.rows, operands.queryHeads});
   }
 
   ReferenceResult evaluate(unsigned threads) {
@@ -114,14 +118,24 @@ private:
         const bool byHead = operands.gate.size() == operands.rows * operands.queryHeads;
         value /= 1 + std::exp(-operands.gate[byHead ? line : line * features + i]);
       }
-    if (operands.outputScale) {
-      const double most = rt::elementType(rt::DType::F8E4M3FN).largest();
-      for (double &value : state.values)
-        value = std::clamp(value / *operands.outputScale, -most, most); // a NaN stays one
+    if (operands.outputScale)
+      quantize(state.values, *operands.outputScale);
+    if (result.outputScales) {
+      double largest = leastOutput;
+      for (double value : state.values)
+        largest = std::fmax(largest, std::abs(value)); // of the numbers: a NaN has no size
+      const double scale = result.outputScales->as<double>()[line] = largest / mostCode;
+      quantize(state.values, scale);
     }
     result.lse.as<double>()[line] = state.max + std::log(state.sum);
   }
 
+  void quantize(std::span<double> values, double scale) const {
+    for (double &value : values)
+      value = std::clamp(value / scale, -mostCode, mostCode); // a NaN stays one
+  }
+
+  const double mostCode = rt::elementType(rt::DType::F8E4M3FN).largest();
   const Operands &operands;
   const Scores scores;
   ReferenceResult result;

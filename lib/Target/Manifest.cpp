@@ -165,6 +165,8 @@ static FailureOr<rt::Manifest> describeAttention(func::FuncOp function) {
                               {{"rows", 0}, {"", manifest.qHeads}, {"", manifest.valueDim}}});
   if (chain.finish.getLse())
     manifest.results.push_back({"lse", rt::DType::F32, {{"rows", 0}, {"", manifest.qHeads}}});
+  if (chain.finish.getOutputScales())
+    manifest.results.push_back({outputScales.str(), rt::DType::F32, {{"rows", 0}, {"", manifest.qHeads}}});
   if (chain.first)
     for (auto [name, like] : {std::pair(firstOutput, 0), std::pair(firstLse, 1)}) {
       manifest.results.push_back(manifest.results[like]);
@@ -268,7 +270,8 @@ static rt::NumericsInfo numericsOf(tile::ScheduleAttr schedule, const rt::Kernel
           .keysLeft = schedule.hasFewRows(),
           .weights = plain ? manifest.dtype : rt::DType::F16,
           .split = rt::rowSplitTokens,
-          .output = manifest.results.front().dtype};
+          .output = manifest.results.front().dtype,
+          .outputScales = manifest.findResult(outputScales) != nullptr};
 }
 
 LogicalResult mlir::attn::describeKernels(gpu::GPUModuleOp machine, const Chip &chip,

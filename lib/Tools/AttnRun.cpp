@@ -177,6 +177,10 @@ rt::Status Run::compareWithReference() {
       record->failure = prefix + "o is past its tolerance at " + comparison->worst;
     else if (lse && !(*comparison->maxErrLse <= tolerance.lse))
       record->failure = prefix + "lse is past its tolerance at " + comparison->worstLse;
+    if (const auto &exact = reference->outputScales; exact && record->failure.empty())
+      if (std::string worst = compareScales(outputs.at("output_scales"), *exact, tolerance.scales);
+          !worst.empty())
+        record->failure = "output_scales is past its tolerance at " + worst;
     for (const auto &[name, exact] : reference->significance)
       if (std::string worst = compareSignificance(outputs.at(name), exact);
           !worst.empty() && record->failure.empty())

@@ -212,6 +212,10 @@ std::string Program::runOnce(const Workload &workload, Way way,
     return "wrong result: " + comparison.worst;
   if (comparison.maxErrLse && !(*comparison.maxErrLse <= tolerance.lse))
     return "wrong result: " + comparison.worstLse;
+  if (const auto &scales = workload.reference.outputScales) {
+    const std::string worst = run::compareScales(outputs.at("output_scales"), *scales, tolerance.scales);
+    return worst.empty() ? worst : "wrong result: " + worst;
+  }
   return {};
 }
 

@@ -48,6 +48,7 @@ class Problem:
     draft_value: str = ""
     significance: str = ""  # The significance of every token: max, mean or sum over the heads of its group.
     significance_rows: int = 0  # The last rows of each sequence that count for it; 0: all.
+    output_scales: bool = False  # Outputs in e4m3, with a scale of each row and head.
 
     @property
     def group(self):
@@ -62,8 +63,15 @@ class Problem:
 
     def text(self):
         query = f"tensor<?x{self.q_heads}x{self.dim}x{self.dtype}>"
-        output = f"tensor<?x{self.q_heads}x{self.value_dim}x{self.dtype}>"
+        element = "f8E4M3FN" if self.output_scales else self.dtype
         lse = f"tensor<?x{self.q_heads}xf32>"
+        names = ["%o", "%lse"]
+        results = [f"tensor<?x{self.q_heads}x{self.value_dim}x{element}>", lse]
+        attended = ", ".join(results)
+        if self.output_scales:
+            names, results = [*names, "%scales"], [*results, lse]
+            attended += f" output_scales {lse}"
+        named, returned = ", ".join(names), ", ".join(results)
         see, _, classes = self.see.partition(" heads ")
         score = constants = argument = heads = sinks = attributes = ""
         stored, kv = self.kv_heads, [("kv", "")]
@@ -115,9 +123,9 @@ class Problem:
 !cache = {self.store_type(self.store, stored, self.key, self.value)}
 {draft}
 func.func @attention(%q: !query {{attn.name = "q", attn.dims = ["rows"]}},
-                     {stores}{argument}) -> ({output}, {lse}) {attributes}{{{constants}
-  %o, %lse = attn.attend %q over {regions}{region}{heads}{sinks}{score} : {operands} -> {output}, {lse}
-  return %o, %lse : {output}, {lse}
+                     {stores}{argument}) -> ({returned}) {attributes}{{{constants}
+  {named} = attn.attend %q over {regions}{region}{heads}{sinks}{score} : {operands} -> {attended}
+  return {named} : {returned}
 }}
 """
 

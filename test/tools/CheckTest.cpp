@@ -70,6 +70,18 @@ TEST(Check, WhatTheInputsMoveIsNoErrorOfGradients) {
   EXPECT_NEAR(error({3, 4.1, 0, 5}, &moved), 0.01, 1e-12);
 }
 
+TEST(Check, ScalesHaveARelativeError) {
+  auto worst = [](std::vector<double> got, std::vector<double> expected) {
+    const int64_t rows = static_cast<int64_t>(got.size()) / 2;
+    return compareScales(rt::Tensor::ofDoubles(rt::DType::F32, {rows, 2}, got),
+                         rt::Tensor::ofDoubles(rt::DType::F64, {rows, 2}, expected), 0.25);
+  };
+  EXPECT_EQ(worst({1, 2, 5, 8}, {1, 2, 4, 8}), "");
+  EXPECT_EQ(worst({1, 2, 3, 6}, {1, 2, 4, 4}), "row 1, head 1: expected 4, got 6");
+  EXPECT_EQ(worst({1, nan}, {1, 1}), "row 0, head 1: expected 1, got nan");
+  EXPECT_NE(worst({1, 1, 1, 1}, {1, 1}), "");
+}
+
 TEST(Check, ShapesMustAgree) { EXPECT_FALSE(compare(rows({1, 2}), nullptr, rows({1, 2, 3, 4}), nullptr)); }
 
 } // namespace

@@ -14,11 +14,15 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+#include <optional>
+
 namespace mlir::attn {
 
 struct ReferenceResult {
   ::attn::rt::Tensor output; ///< f64 [rows, q_heads, value_dim]
   ::attn::rt::Tensor lse;    ///< f64 [rows, q_heads]; set even if the function does not return it
+  /// f64 [rows, q_heads] if the function returns the scales of its output, else none.
+  std::optional<::attn::rt::Tensor> outputScales;
   /// If the function asks for it (attn.significance), "<name>.significance" of each KV operand, f64: the sum
   /// of each token's weights over the rows that count, zero if no row saw it. It has the shape of the keys
   /// without their features or, for a paged store, [instances, heads, pages of an instance, tokens of a

@@ -262,9 +262,44 @@ struct MergeWarpsPattern : TilePattern<MergeWarpsOp> {
   }
 };
 
+/// Lanes of a quad have the same two rows, and the first of each stores them.
+struct ReduceWarpsPattern : TilePattern<ReduceWarpsOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(ReduceWarpsOp op, OneToNOpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    constexpr int64_t rowBytes = 4, warpBytes = 16 * rowBytes, halfBytes = 8 * rowBytes;
+    Emitter e = emitter(op, rewriter);
+    Type f32 = rewriter.getF32Type();
+    Value row = e.sharedAt(adaptor.getScratch().front(), e.mul(e.lanes.group, rowBytes));
+    Value isFirst =
+        rewriter.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::eq, e.lanes.quad, e.i32(0));
+    e.doIf(isFirst, [&](Emitter &inner) {
+      Value own = inner.sharedAt(row, inner.mul(adaptor.getWarp().front(), warpBytes));
+      for (auto [half, number] : llvm::enumerate(adaptor.getSource()))
+        LLVM::StoreOp::create(inner.b, inner.loc, number, inner.sharedAt(own, half * halfBytes), rowBytes);
+    });
+    NVVM::Barrier0Op::create(rewriter, e.loc);
+    SmallVector<Value> results;
+    for (int64_t half : {0, 1}) {
+      Value result;
+      for (int64_t w = 0; w < static_cast<int64_t>(op.getWarps()); ++w) {
+        Value from = e.sharedAt(row, w * warpBytes + half * halfBytes);
+        Value number = LLVM::LoadOp::create(rewriter, e.loc, f32, from, rowBytes);
+        result = !result                        ? number
+                 : op.getKind() == Combine::Add ? e.fadd(result, number)
+                                                : e.fmax(result, number);
+      }
+      results.push_back(result);
+    }
+    NVVM::Barrier0Op::create(rewriter, e.loc);
+    rewriter.replaceOpWithMultiple(op, {results});
+    return success();
+  }
+};
+
 } // namespace
 
 void tile::populateMergeWarpsPattern(const TypeConverter &converter, RewritePatternSet &patterns,
                                      const LaneMap &lanes) {
-  patterns.add<MergeWarpsPattern>(converter, patterns.getContext(), lanes);
+  patterns.add<MergeWarpsPattern, ReduceWarpsPattern>(converter, patterns.getContext(), lanes);
 }

@@ -132,6 +132,7 @@ NumericsInfo numerics(const Cursor &cursor) {
   result.weights = readDType(cursor["weights"]);
   result.split = size(cursor["split"]);
   result.output = readDType(cursor["output"]);
+  result.outputScales = cursor.has("output_scales") && cursor["output_scales"].boolean();
   if (result.split % result.keys != 0)
     cursor["split"].expected("a multiple of the " + std::to_string(result.keys) + " keys of a tile");
   return result;

@@ -58,18 +58,21 @@ Json kernelToJson(const KernelInfo &kernel) {
 
 /// The fields that are constants say what a reader may rely on; only the others are read.
 Json numericsToJson(const NumericsInfo &numerics) {
-  return {{"contract", "row"},
-          {"instructions", word(kernelScheduleWords, numerics.instructions)},
-          {"keys", numerics.keys},
-          {"streams", numerics.streams},
-          {"keys_left", numerics.keysLeft},
-          {"weights", dtypeName(numerics.weights)},
-          {"split", numerics.split},
-          {"output", dtypeName(numerics.output)},
-          {"order", "ascending positions"},
-          {"scores", "f32"},
-          {"sums", "f32"},
-          {"fold", "parts in order, then the sink"}};
+  Json json = {{"contract", "row"},
+               {"instructions", word(kernelScheduleWords, numerics.instructions)},
+               {"keys", numerics.keys},
+               {"streams", numerics.streams},
+               {"keys_left", numerics.keysLeft},
+               {"weights", dtypeName(numerics.weights)},
+               {"split", numerics.split},
+               {"output", dtypeName(numerics.output)},
+               {"order", "ascending positions"},
+               {"scores", "f32"},
+               {"sums", "f32"},
+               {"fold", "parts in order, then the sink"}};
+  if (numerics.outputScales)
+    json["output_scales"] = true;
+  return json;
 }
 
 Json tensorMapToJson(const TensorMapInfo &map) {

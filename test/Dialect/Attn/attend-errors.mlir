@@ -104,7 +104,7 @@ func.func @regions_differ(%q: !query, %a: !kv, %b: !other) {
 !query = tensor<?x32x128xbf16>
 func.func @no_regions(%q: !query) {
   // expected-error @below {{expected at least one region, got none}}
-  %o = "attn.attend"(%q) <{visibility = [], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0>}> ({}) : (!query) -> !query
+  %o = "attn.attend"(%q) <{visibility = [], operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0>}> ({}) : (!query) -> !query
   return
 }
 
@@ -114,7 +114,7 @@ func.func @no_regions(%q: !query) {
 !kv = !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
 func.func @visibility_count(%q: !query, %kv: !kv) {
   // expected-error @below {{expected one visibility per region, 1, got 0}}
-  %o = "attn.attend"(%q, %kv) <{visibility = [], operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0>}> ({}) : (!query, !kv) -> !query
+  %o = "attn.attend"(%q, %kv) <{visibility = [], operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0>}> ({}) : (!query, !kv) -> !query
   return
 }
 
@@ -184,7 +184,7 @@ func.func @gate_type_missing(%q: !query, %kv: !kv, %gate: !query) {
 !kv = !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
 !out = tensor<?x32x128xf8E4M3FN>
 func.func @quantized_without_scale(%q: !query, %kv: !kv) {
-  // expected-error @below {{expected an output of f8E4M3FN to have an output_scale of 'tensor<1xf32>', by which outputs are divided, got none}}
+  // expected-error @below {{expected an output of f8E4M3FN to have an output_scale of 'tensor<1xf32>', by which outputs are divided, or output_scales, got none}}
   %o = attn.attend %q over (%kv see causal) : !query, !kv -> !out
   return
 }
@@ -195,7 +195,7 @@ func.func @quantized_without_scale(%q: !query, %kv: !kv) {
 !kv = !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
 !out = tensor<?x32x128xf8E4M3FN>
 func.func @scale_for_each_head(%q: !query, %kv: !kv, %s: tensor<32xf32>) {
-  // expected-error @below {{to have an output_scale of 'tensor<1xf32>', by which outputs are divided, got 'tensor<32xf32>'}}
+  // expected-error @below {{to have an output_scale of 'tensor<1xf32>', by which outputs are divided, or output_scales, got 'tensor<32xf32>'}}
   %o = attn.attend %q over (%kv see causal) output_scale %s : !query, !kv, tensor<32xf32> -> !out
   return
 }
@@ -229,6 +229,48 @@ func.func @gate_beside_a_scale(%q: !query, %kv: !kv, %g: tensor<?x32xf16>, %s: t
 func.func @scale_type_missing(%q: !query, %kv: !kv, %s: tensor<1xf32>) {
   // expected-error @below {{expected 3 operand types (the query, 1 regions and the output scale), got 2}}
   %o = attn.attend %q over (%kv see causal) output_scale %s : !query, !kv -> !out
+  return
+}
+
+// -----
+
+!query = tensor<?x32x128xbf16>
+!kv = !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
+!out = tensor<?x32x128xf8E4M3FN>
+!scales = tensor<?x32xf32>
+func.func @two_forms_of_scales(%q: !query, %kv: !kv, %s: tensor<1xf32>) {
+  // expected-error @below {{expected output_scale, a scale that is given, or output_scales, which are results, got both}}
+  %o:2 = attn.attend %q over (%kv see causal) output_scale %s : !query, !kv, tensor<1xf32> -> !out output_scales !scales
+  return
+}
+
+// -----
+
+!query = tensor<?x32x128xbf16>
+!kv = !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
+func.func @scales_of_a_plain_output(%q: !query, %kv: !kv) {
+  // expected-error @below {{expected an output of f8E4M3FN beside output_scales, got 'bf16'; nearest legal: 'tensor<?x32x128xf8E4M3FN>'}}
+  %o:2 = attn.attend %q over (%kv see causal) : !query, !kv -> !query output_scales tensor<?x32xf32>
+  return
+}
+
+// -----
+
+!query = tensor<?x32x128xbf16>
+!kv = !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
+func.func @scales_of_kv_heads(%q: !query, %kv: !kv) {
+  // expected-error @below {{expected output_scales to be 'tensor<?x32xf32>', got 'tensor<?x8xf32>'}}
+  %o:2 = attn.attend %q over (%kv see causal) : !query, !kv -> tensor<?x32x128xf8E4M3FN> output_scales tensor<?x8xf32>
+  return
+}
+
+// -----
+
+!query = tensor<?x32x512xbf16>
+!kv = !attn.kv<paged<16>, heads = 8, dim = 512, key = bf16, value = bf16>
+func.func @scales_of_long_values(%q: !query, %kv: !kv) {
+  // expected-error @below {{expected values of up to 256 features beside output_scales, as warps share the rows of longer values, got 512; nearest legal: output_scale, a scale that is given}}
+  %o:2 = attn.attend %q over (%kv see causal) : !query, !kv -> tensor<?x32x512xf8E4M3FN> output_scales tensor<?x32xf32>
   return
 }
 

@@ -98,3 +98,15 @@ func.func @output_scale(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %
   %o = attn.attend %q over (%kv see causal) output_scale %s : !q, !kv, tensor<1xf32> -> !o
   return %o : !o
 }
+
+// -----
+
+!q = tensor<?x4x64xbf16>
+!o = tensor<?x4x64xf8E4M3FN>
+!lse = tensor<?x4xf32>
+!kv = !attn.kv<packed, heads = 4, dim = 64, key = bf16, value = bf16>
+func.func @output_scales(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> (!o, !lse, !lse) attributes {attn.backward} {
+  // expected-error @below {{has no backward pass (attn.backward): its output is quantized; expected an output of the query's type, 'bf16'}}
+  %o, %lse, %s = attn.attend %q over (%kv see causal) : !q, !kv -> !o, !lse output_scales !lse
+  return %o, %lse, %s : !o, !lse, !lse
+}

@@ -181,3 +181,25 @@ func.func @output_scale_name(%q: !query {attn.name = "q"}, %kv: !kv {attn.name =
   %o = attn.attend %q over (%kv see all) output_scale %s : !query, !kv, tensor<1xf32> -> !out
   return %o : !out
 }
+
+// -----
+
+!query = tensor<?x4x64xf16>
+!out = tensor<?x4x64xf8E4M3FN>
+!kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
+// expected-error @below {{expected the function to return the output, optionally the LSE of its attention, and then the scales of the output}}
+func.func @output_scales_are_lost(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !out {
+  %o, %s = attn.attend %q over (%kv see all) : !query, !kv -> !out output_scales tensor<?x4xf32>
+  return %o : !out
+}
+
+// -----
+
+!query = tensor<?x4x64xf16>
+!out = tensor<?x4x64xf8E4M3FN>
+!kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
+// expected-error @below {{argument 1: expected a name that is not reserved and has no point, got "output_scales"}}
+func.func @output_scales_name(%q: !query {attn.name = "q"}, %kv: !kv {attn.name = "output_scales"}) -> (!out, tensor<?x4xf32>) {
+  %o, %s = attn.attend %q over (%kv see all) : !query, !kv -> !out output_scales tensor<?x4xf32>
+  return %o, %s : !out, tensor<?x4xf32>
+}

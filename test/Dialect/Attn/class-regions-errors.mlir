@@ -100,7 +100,7 @@ func.func @nameless(%q: !query, %kv: !part, %classes: tensor<4xi32>) {
 !part = !attn.kv<dense, heads = ?, dim = 64, key = f16, value = f16>
 func.func @one_name_each(%q: !query, %kv: !part, %classes: tensor<4xi32>) {
   // expected-error @below {{expected one class name per region, 1, got 2}}
-  %o = "attn.attend"(%q, %kv, %classes) <{head_classes = #attn.head_classes<{a: see all}>, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>,
+  %o = "attn.attend"(%q, %kv, %classes) <{head_classes = #attn.head_classes<{a: see all}>, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0>,
       region_classes = ["a", "a"], visibility = [#attn.visibility<all>]}> ({}) : (!query, !part, tensor<4xi32>) -> !query
   return
 }

@@ -109,3 +109,17 @@ func.func @beside_significance(%q: !query {attn.name = "q"}, %a: !kv {attn.name 
   %n, %m = attn.attend %q over (%a see causal) : !query, !kv -> !query, !lse
   return %o, %l, %n, %m : !query, !lse, !query, !lse
 }
+
+// -----
+
+!query = tensor<?x8x64xbf16>
+!kv = !attn.kv<dense, heads = 2, dim = 64, key = bf16, value = bf16>
+!lse = tensor<?x8xf32>
+!out = tensor<?x8x64xf8E4M3FN>
+
+func.func @output_scales(%q: !query {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.name = "b"}) -> (!out, !lse, !lse) {
+  %n, %m, %t = attn.attend %q over (%a see causal) : !query, !kv -> !out, !lse output_scales !lse
+  // expected-error @below {{expected one attention per function, or two, one of them over only the first region of the other: equal query, scale and visibility, an LSE of both, and neither sinks nor a gate nor an output scale}}
+  %o, %l, %s = attn.attend %q over (%a see causal), (%b see causal) : !query, !kv, !kv -> !out, !lse output_scales !lse
+  return %o, %l, %s : !out, !lse, !lse
+}

@@ -98,7 +98,7 @@ func.func @types(%q: !query, %kv: !kv, %classes: tensor<4xi32>, %sinks: tensor<8
 !kv = !attn.kv<dense, heads = 4, dim = 64, key = f16, value = f16>
 func.func @only_the_tensor(%q: !query, %kv: !kv, %classes: tensor<4xi32>) {
   // expected-error @below {{expected head classes and the tensor that assigns heads to them, got only the tensor}}
-  %o = "attn.attend"(%q, %kv, %classes) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>, visibility = [#attn.visibility<all>]}>
+  %o = "attn.attend"(%q, %kv, %classes) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0>, visibility = [#attn.visibility<all>]}>
       ({}) : (!query, !kv, tensor<4xi32>) -> !query
   return
 }

@@ -68,7 +68,15 @@ func.func @gate(%o: tensor<?x8x64xbf16>, %gate: tensor<?x4xbf16>, %row: i64) {
 // -----
 
 func.func @output_scale(%o: tensor<?x8x64xf8E4M3FN>, %row: i64) {
-  // expected-error @+1 {{expected an output of f8E4M3FN to have an output_scale of 'tensor<1xf32>', by which outputs are divided, got none}}
+  // expected-error @+1 {{expected an output of f8E4M3FN to have an output_scale of 'tensor<1xf32>', by which outputs are divided, or output_scales, got none}}
   attn.write %o to %row : tensor<?x8x64xf8E4M3FN>
+  return
+}
+
+// -----
+
+func.func @output_scales(%o: tensor<?x8x64xbf16>, %row: i64) {
+  // expected-error @+1 {{expected an output of f8E4M3FN beside output_scales, got 'bf16'}}
+  attn.write %o to %row output_scales : tensor<?x8x64xbf16>
   return
 }

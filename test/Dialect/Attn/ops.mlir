@@ -94,6 +94,20 @@ func.func @output_scales(%q: !query, %a: !dense, %g: tensor<?x32xbf16>, %s: tens
   return
 }
 
+// Scales that are made of outputs are the last result.
+// CHECK-LABEL: @made_scales
+func.func @made_scales(%q: !query, %a: !dense, %t: !state, %row: i64) {
+  // CHECK: %{{.*}}, %{{.*}} = attn.attend %arg0 over (%arg1 see all) : tensor<?x32x128xbf16>, !attn.kv<dense, {{.*}}> -> tensor<?x32x64xf8E4M3FN> output_scales tensor<?x32xf32>
+  %0:2 = attn.attend %q over (%a see all) : !query, !dense -> tensor<?x32x64xf8E4M3FN> output_scales tensor<?x32xf32>
+  // CHECK: %{{.*}}, %{{.*}}, %{{.*}} = attn.attend {{.*}} -> tensor<?x32x64xf8E4M3FN>, tensor<?x32xf32> output_scales tensor<?x32xf32>
+  %1:3 = attn.attend %q over (%a see all) : !query, !dense -> tensor<?x32x64xf8E4M3FN>, tensor<?x32xf32> output_scales tensor<?x32xf32>
+  // CHECK: attn.finish %arg2 : {{.*}} -> tensor<?x32x64xf8E4M3FN>, tensor<?x32xf32> output_scales tensor<?x32xf32>
+  %o, %lse, %s = attn.finish %t : !state -> tensor<?x32x64xf8E4M3FN>, tensor<?x32xf32> output_scales tensor<?x32xf32>
+  // CHECK: attn.write %{{.*}}, %{{.*}} to %arg3 output_scales : tensor<?x32x64xf8E4M3FN>, tensor<?x32xf32>
+  attn.write %o, %lse to %row output_scales : tensor<?x32x64xf8E4M3FN>, tensor<?x32xf32>
+  return
+}
+
 // Names that are no keywords are strings.
 // CHECK-LABEL: @head_classes
 func.func @head_classes(%q: !query, %a: !dense, %b: !paged, %classes: tensor<8xi32>, %sinks: tensor<32xf32>) {

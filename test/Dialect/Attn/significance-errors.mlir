@@ -73,3 +73,15 @@ func.func @output_scale(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}, %
   %o, %lse = attn.attend %q over (%kv see causal) output_scale %s : !q, !kv, tensor<1xf32> -> !o, tensor<?x4xf32>
   return %o, %lse : !o, tensor<?x4xf32>
 }
+
+// -----
+
+!q = tensor<?x4x64xbf16>
+!o = tensor<?x4x64xf8E4M3FN>
+!lse = tensor<?x4xf32>
+!kv = !attn.kv<packed, heads = 4, dim = 64, key = bf16, value = bf16>
+func.func @output_scales(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> (!o, !lse, !lse) attributes {attn.significance = "max"} {
+  // expected-error @below {{(attn.significance): its output is quantized; expected an output of the query's type, 'bf16'}}
+  %o, %lse, %s = attn.attend %q over (%kv see causal) : !q, !kv -> !o, !lse output_scales !lse
+  return %o, %lse, %s : !o, !lse, !lse
+}

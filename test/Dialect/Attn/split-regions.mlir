@@ -90,3 +90,13 @@ func.func @output_scale(%q: !query, %a: !kv, %s: tensor<1xf32>) -> tensor<?x4x64
   %o = attn.attend %q over (%a see all) output_scale %s : !query, !kv, tensor<1xf32> -> tensor<?x4x64xf8E4M3FN>
   return %o : tensor<?x4x64xf8E4M3FN>
 }
+
+// Scales that are made of outputs are a result of the finish.
+// CHECK-LABEL: @output_scales
+func.func @output_scales(%q: !query, %a: !kv) -> (tensor<?x4x64xf8E4M3FN>, tensor<?x4xf32>) {
+  // CHECK: %[[U:.*]] = attn.update
+  // CHECK: %[[O:.*]], %[[S:.*]] = attn.finish %[[U]] : !attn.state<heads = 4, value_dim = 64> -> tensor<?x4x64xf8E4M3FN> output_scales tensor<?x4xf32>
+  // CHECK: return %[[O]], %[[S]]
+  %o, %s = attn.attend %q over (%a see all) : !query, !kv -> tensor<?x4x64xf8E4M3FN> output_scales tensor<?x4xf32>
+  return %o, %s : tensor<?x4x64xf8E4M3FN>, tensor<?x4xf32>
+}

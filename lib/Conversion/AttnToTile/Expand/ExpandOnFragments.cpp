@@ -172,11 +172,23 @@ struct KeepModel : OnlineOpInterface::ExternalModel<KeepModel, KeepOp> {
 struct WriteModel : OnlineOpInterface::ExternalModel<WriteModel, mlir::attn::WriteOp> {
   LogicalResult expandOnFragments(Operation *op, FragmentExpansion &e) const {
     auto write = cast<mlir::attn::WriteOp>(op);
+    if (failed(verifyScales(write, e.schedule.getSlices())))
+      return failure();
     firstAttr.isOn(write) ? e.writeFirst(write) : e.writeResults(write);
     return success();
   }
   LogicalResult expandOnLanes(Operation *op, LaneExpansion &e) const {
-    return mlir::attn::expandOnLanes(cast<mlir::attn::WriteOp>(op), e);
+    auto write = cast<mlir::attn::WriteOp>(op);
+    return succeeded(verifyScales(write, e.slices)) ? mlir::attn::expandOnLanes(write, e) : failure();
+  }
+
+private:
+  /// `slices`: the warps that share a row, of which none knows the largest output.
+  static LogicalResult verifyScales(mlir::attn::WriteOp write, int64_t slices) {
+    if (!write.getOutputScales() || slices == 1)
+      return success();
+    return write.emitOpError("expected rows that no warps share beside output_scales, got ")
+           << slices << " warps or warpgroups for each";
   }
 };
 

@@ -199,7 +199,18 @@ LogicalResult mlir::attn::expandOnLanes(WriteOp write, LaneExpansion &e) {
   Value narrow = b.createOrFold<arith::TruncIOp>(b.getI32Type(), row);
   if (write.getGate())
     gateColumns(e, write, narrow, output);
-  if (Value scale = write.getOutputScale()) {
+  Value scale;
+  if (write.getOutputScales()) {
+    Value largest; // lanes without columns have those of others
+    for (Value column : output) {
+      Value size = math::AbsFOp::create(b, column);
+      largest = largest ? arith::MaxNumFOp::create(b, largest, size).getResult() : size;
+    }
+    scale = scaleOfLargest(b, ReduceLanesOp::create(b, b.getF32Type(), Combine::Max, largest));
+  } else if (Value given = write.getOutputScale()) {
+    scale = readScale(b, given);
+  }
+  if (scale) {
     Value factor = inverseScale(b, scale);
     for (Value &column : output)
       column = scaledOutput(b, column, factor);
@@ -220,11 +231,15 @@ LogicalResult mlir::attn::expandOnLanes(WriteOp write, LaneExpansion &e) {
     b.setInsertionPoint(guarded.thenYield());
     writeChunk();
   }
-  if (Value lse = write.getLse()) {
+  Value lse = write.getLse();
+  if (lse || write.getOutputScales()) {
     auto once = scf::IfOp::create(b, e.leads);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(once.thenYield());
-    tile::WriteOp::create(b, piecesOf(lse)[0], b.buffer("lse", b.getF32Type()), row);
+    if (lse)
+      tile::WriteOp::create(b, piecesOf(lse)[0], b.buffer("lse", b.getF32Type()), row);
+    if (write.getOutputScales())
+      tile::WriteOp::create(b, scale, b.buffer(outputScales, b.getF32Type()), row);
   }
   return success();
 }

@@ -166,6 +166,8 @@ struct FragmentExpansion {
   void writeFirst(mlir::attn::WriteOp write);
   /// An output times the sigmoid of a gate.
   Value gated(Value output, Value gate, RowsPart &rows, const Columns &columns);
+  /// The scale of each row, made of the largest of its outputs.
+  Value scalesOf(Value output, const Columns &columns);
   /// Writes the output and LSE, or a part's state that another kernel merges.
   void writeResults(mlir::attn::WriteOp write);
 

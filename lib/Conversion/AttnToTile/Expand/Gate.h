@@ -23,9 +23,17 @@ inline Value gatedOutput(KernelBuilder &b, Value output, Value sigmoid) {
 }
 
 /// The reciprocal of the scale of quantized outputs.
-inline Value inverseScale(KernelBuilder &b, Value scale) {
-  Value given = b.read(b.buffer(argumentName(scale), b.getF32Type()), b.i64(0));
-  return arith::DivFOp::create(b, b.f32(1), given);
+inline Value inverseScale(KernelBuilder &b, Value scale) { return arith::DivFOp::create(b, b.f32(1), scale); }
+/// The scale of quantized outputs that a run gives.
+inline Value readScale(KernelBuilder &b, Value scale) {
+  return b.read(b.buffer(argumentName(scale), b.getF32Type()), b.i64(0));
+}
+
+/// The scale of a row and head whose largest output has this size: it becomes the largest code. Rows of zeros
+/// have a scale, too. Kernels that attend and the kernel that merges do the same operations.
+inline Value scaleOfLargest(KernelBuilder &b, Value largest) {
+  constexpr double leastOutput = 1e-10, mostCode = 448;
+  return arith::DivFOp::create(b, arith::MaxNumFOp::create(b, largest, b.f32(leastOutput)), b.f32(mostCode));
 }
 
 /// A feature of the output in multiples of the scale, before a store rounds it to e4m3. Kernels that attend

@@ -55,6 +55,33 @@ Value FragmentExpansion::gated(Value output, Value gate, RowsPart &rows, const C
                [&](ValueRange v) { return gatedOutput(b, v[0], byFeature ? sigmoid(b, v[1]) : v[1]); });
 }
 
+/// Padding has no size, whatever it holds. If warps have columns of the same rows, they exchange maxima in
+/// the memory in which they merged.
+Value FragmentExpansion::scalesOf(Value output, const Columns &columns) {
+  auto type = cast<FragmentType>(output.getType());
+  Type f32 = b.getF32Type();
+  FragmentType ofRows = b.fragment({Axis::Query}, {type.getSizes()[0]}, f32);
+  auto size = [&](ValueRange v) -> Value { return math::AbsFOp::create(b, v[0]); };
+  Value sizes;
+  if (columns.count) {
+    FragmentType ofColumns = b.fragment({Axis::Feature}, {type.getSizes()[1]}, b.getI32Type());
+    Value numbers = CoordinatesOp::create(b, ofColumns, columns.first ? columns.first : b.i32(0));
+    sizes = b.map(type, ValueRange{output, numbers}, [&](ValueRange v) {
+      return b.select(b.less(v[1], b.i32(columns.count.getInt())), size(v), b.f32(0));
+    });
+  } else {
+    sizes = b.map(type, output, size);
+  }
+  Value largest = ReduceOp::create(b, ofRows, Combine::Max, sizes);
+  if (schedule.getSplitKeys()) {
+    MergeWarpsOp merged;
+    b.kernel.walk([&](MergeWarpsOp op) { merged = op; });
+    largest = ReduceWarpsOp::create(b, ofRows, Combine::Max, largest, merged.getScratch(), merged.getWarp(),
+                                    merged.getWarps());
+  }
+  return b.map(ofRows, largest, [&](ValueRange v) { return scaleOfLargest(b, v[0]); });
+}
+
 void FragmentExpansion::writeResults(mlir::attn::WriteOp write) {
   RowsPart rows(b, form, write.getRows());
   Value output = piecesOf(write.getOutput())[0], lse = piecesOf(write.getOutput())[1];
@@ -74,8 +101,15 @@ void FragmentExpansion::writeResults(mlir::attn::WriteOp write) {
   b.setInsertionPoint(branch.elseYield());
   if (Value gate = write.getGate())
     output = gated(output, gate, rows, ofWarp);
-  if (Value scale = write.getOutputScale()) {
-    Value factor = inverseScale(b, scale);
+  Value scales;
+  if (write.getOutputScales()) {
+    scales = scalesOf(output, ofWarp);
+    Value factors = b.map(cast<FragmentType>(scales.getType()), scales,
+                          [&](ValueRange v) { return inverseScale(b, v[0]); });
+    output = b.map(cast<FragmentType>(output.getType()), ValueRange{output, factors},
+                   [&](ValueRange v) { return scaledOutput(b, v[0], v[1]); });
+  } else if (Value scale = write.getOutputScale()) {
+    Value factor = inverseScale(b, readScale(b, scale));
     output = b.map(cast<FragmentType>(output.getType()), output,
                    [&](ValueRange v) { return scaledOutput(b, v[0], factor); });
   }
@@ -87,7 +121,9 @@ void FragmentExpansion::writeResults(mlir::attn::WriteOp write) {
     storeLines(output, outBuffer, lines, column, columns, 1,
                [&](Value line) { return rows.outputIndex(b.add(rows.first(), line), element); });
   }
+  auto slotOf = [&](Value line) { return rows.slotOfLine(line); };
   if (write.getLse())
-    storeLines(lse, b.buffer("lse", b.getF32Type()), lseLines, Value(), IntegerAttr(), 1,
-               [&](Value line) { return rows.slotOfLine(line); });
+    storeLines(lse, b.buffer("lse", b.getF32Type()), lseLines, Value(), IntegerAttr(), 1, slotOf);
+  if (scales)
+    storeLines(scales, b.buffer(outputScales, b.getF32Type()), lseLines, Value(), IntegerAttr(), 1, slotOf);
 }

@@ -95,6 +95,8 @@ void mlir::attn::walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &
   b.buffer("o", output.getElementType());
   if (finish.getLse())
     b.buffer("lse", f32);
+  if (finish.getOutputScales())
+    b.buffer(outputScales, f32);
   walk.starts = planArray(b, PlanArray::MergeStart);
   walk.outputs = planArray(b, PlanArray::MergeRows);
   walk.numbers = planArray(b, PlanArray::MergePartials);
@@ -119,7 +121,8 @@ void mlir::attn::walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &
   mapping.map(finish.getState(), walk.mergeStates(row[0], row[1], row[3], empty));
   auto finished = cast<FinishOp>(b.clone(*finish, mapping));
   mlir::attn::WriteOp::create(b, finished.getOutput(), finished.getLse(), Value(), Value(), target,
-                              finished.getGate(), finished.getOutputScale());
+                              finished.getGate(), finished.getOutputScale(),
+                              finished.getOutputScales() != nullptr);
   finished.getGateMutable().clear(); // the write has it
   finished.getOutputScaleMutable().clear();
   scf::YieldOp::create(b, walk.planOf(b.add(rows.getInductionVar(), step)));

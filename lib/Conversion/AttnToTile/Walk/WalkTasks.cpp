@@ -70,7 +70,8 @@ private:
   void write(Value output, Value lse, Value queryRows, Value part) {
     auto ofFinish = [&](Value operand) { return operand ? mapping.lookup(operand) : Value(); };
     mlir::attn::WriteOp::create(b, output, lse, queryRows, part, Value(), ofFinish(chain.finish.getGate()),
-                                ofFinish(chain.finish.getOutputScale()));
+                                ofFinish(chain.finish.getOutputScale()),
+                                chain.finish.getOutputScales() != nullptr);
   }
   /// Whether all warpgroups have the same rows: every task has rows for them.
   bool oneGroup() { return schedule.getConsumers() == schedule.getSlices(); }
@@ -97,6 +98,8 @@ void Walk::declareParameters() {
   b.buffer("o", chain.gradient ? element : getElementTypeOrSelf(chain.finish.getOutput()));
   if (chain.gradient || chain.finish.getLse())
     b.buffer("lse", f32);
+  if (!chain.gradient && chain.finish.getOutputScales())
+    b.buffer(outputScales, f32);
   if (chain.first) {
     b.buffer(firstOutput, element);
     b.buffer(firstLse, f32);
@@ -406,7 +409,7 @@ void Walk::finishFirst(Value segment, Value state, Value queryRows) {
   auto finish = cast<FinishOp>(b.clone(*chain.first, left));
   finish.getRowsMutable().assign(queryRows);
   firstAttr.mark(mlir::attn::WriteOp::create(b, finish.getOutput(), finish.getLse(), queryRows, b.i32(-1),
-                                             Value(), Value(), Value()));
+                                             Value(), Value(), Value(), false));
 }
 
 void Walk::finishTask(Value queryRows) {

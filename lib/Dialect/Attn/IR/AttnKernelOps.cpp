@@ -76,7 +76,7 @@ Value StagedOp::copy(Copy name) {
 LogicalResult WriteOp::verify() {
   if (!getRows() == !getRow())
     return emitOpError("expected either rows of a task or a row of the output");
-  if (failed(detail::verifyOutputScale(*this, getOutputScale(), getOutput().getType())))
+  if (failed(detail::verifyOutputScale(*this, getOutputScale(), getOutput().getType(), getOutputScales())))
     return failure();
   if (getGate())
     return detail::verifyGate(*this, getGate().getType(), getOutput().getType());

@@ -128,17 +128,21 @@ void MergeOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRConte
   patterns.add<ContinueChain>(context);
 }
 
-void FinishOp::build(OpBuilder &builder, OperationState &state, Type output, Type lse, Value finished,
-                     Value gate, Value outputScale) {
-  build(builder, state, output, lse, finished, Value(), Value(), gate, outputScale);
+void FinishOp::build(OpBuilder &builder, OperationState &state, Type output, Type lse, Type outputScales,
+                     Value finished, Value gate, Value outputScale) {
+  build(builder, state, output, lse, outputScales, finished, Value(), Value(), gate, outputScale);
 }
 
 LogicalResult FinishOp::verify() {
   StateType state = getState().getType();
   if (failed(detail::verifyOutput(*this, getOutput().getType(), state.getHeads(), state.getValueDim())))
     return failure();
-  if (getOutputScale() && // in kernels the write has it
-      failed(detail::verifyOutputScale(*this, getOutputScale(), getOutput().getType())))
+  if ((getOutputScale() || getOutputScales()) && // in kernels the write has the scale
+      failed(detail::verifyOutputScale(*this, getOutputScale(), getOutput().getType(),
+                                       getOutputScales() != nullptr)))
+    return failure();
+  if (getOutputScales() && failed(detail::verifyOutputScales(*this, getOutputScales().getType(),
+                                                             state.getHeads(), state.getValueDim())))
     return failure();
   if (getGate() && failed(detail::verifyGate(*this, getGate().getType(), getOutput().getType())))
     return failure();

@@ -3,6 +3,7 @@
 #include "Verify.h"
 #include "VisibilitySyntax.h"
 
+#include "attn/Dialect/Attn/IR/Signature.h"
 #include "attn/Dialect/Attn/IR/StepOps.h"
 
 #include "mlir/IR/Builders.h"
@@ -141,7 +142,8 @@ static void printHeadClasses(OpAsmPrinter &printer, Operation *, HeadClassesAttr
   classes.printClasses(printer);
 }
 
-/// Parses query `,` region... (`,` classes)? (`,` sinks)? (`,` gate)? (`,` scale)? `->` output (`,` lse)?.
+/// Parses query `,` region... (`,` classes)? (`,` sinks)? (`,` gate)? (`,` scale)? `->` output (`,` lse)?
+/// (`output_scales` scales)?.
 static ParseResult parseAttendTypes(OpAsmParser &parser, ArrayRef<OpAsmParser::UnresolvedOperand> regions,
                                     const std::optional<OpAsmParser::UnresolvedOperand> &classes,
                                     const std::optional<OpAsmParser::UnresolvedOperand> &sinks,
@@ -149,7 +151,7 @@ static ParseResult parseAttendTypes(OpAsmParser &parser, ArrayRef<OpAsmParser::U
                                     const std::optional<OpAsmParser::UnresolvedOperand> &outputScale,
                                     Type &queryType, SmallVectorImpl<Type> &regionTypes, Type &classesType,
                                     Type &sinksType, Type &gateType, Type &scaleType, Type &outputType,
-                                    Type &lseType) {
+                                    Type &lseType, Type &scalesType) {
   SMLoc loc = parser.getCurrentLocation();
   SmallVector<Type> types;
   if (parser.parseTypeList(types))
@@ -186,12 +188,12 @@ static ParseResult parseAttendTypes(OpAsmParser &parser, ArrayRef<OpAsmParser::U
   outputType = results.front();
   if (results.size() == 2)
     lseType = results.back();
-  return success();
+  return succeeded(parser.parseOptionalKeyword(outputScales)) ? parser.parseType(scalesType) : success();
 }
 
 static void printAttendTypes(OpAsmPrinter &printer, Operation *, OperandRange, Value, Value, Value, Value,
                              Type queryType, TypeRange regionTypes, Type classesType, Type sinksType,
-                             Type gateType, Type scaleType, Type outputType, Type lseType) {
+                             Type gateType, Type scaleType, Type outputType, Type lseType, Type scalesType) {
   printer << queryType;
   for (Type type : regionTypes)
     printer << ", " << type;
@@ -201,6 +203,8 @@ static void printAttendTypes(OpAsmPrinter &printer, Operation *, OperandRange, V
   printer << " -> " << outputType;
   if (lseType)
     printer << ", " << lseType;
+  if (scalesType)
+    printer << ' ' << outputScales << ' ' << scalesType;
 }
 
 /// Parses the types of keys, of values if there are any, and of their cache.
@@ -285,9 +289,14 @@ LogicalResult AttendOp::verify() {
       return failure();
   if (failed(detail::verifyOutput(*this, getOutput().getType(), getQueryHeads(), getValueDim())))
     return failure();
-  if (failed(detail::verifyOutputScale(*this, getOutputScale(), getOutput().getType())))
+  if (failed(detail::verifyOutputScale(*this, getOutputScale(), getOutput().getType(),
+                                       getOutputScales() != nullptr)))
     return failure();
-  if (!getOutputScale() && getOutputType().getElementType() != getQueryType().getElementType())
+  if (getOutputScales() &&
+      failed(detail::verifyOutputScales(*this, getOutputScales().getType(), getQueryHeads(), getValueDim())))
+    return failure();
+  if (!getOutputScale() && !getOutputScales() &&
+      getOutputType().getElementType() != getQueryType().getElementType())
     return emitOpError("expected output elements of the query's type, ")
            << getQueryType().getElementType() << ", got " << getOutputType().getElementType();
   if (getLse() && failed(detail::verifyLse(*this, getLse().getType(), getQueryHeads())))

@@ -56,8 +56,8 @@ static bool beginsWith(AttendOp last, AttendOp first) {
          first.getRegionVisibility(0) == last.getRegionVisibility(0) &&
          first.getScaleOrDefault() == last.getScaleOrDefault() && first.getLse() && last.getLse() &&
          llvm::none_of(std::array{first, last}, [](AttendOp attend) {
-           return attend.getSinks() || attend.getGate() || attend.getOutputScale() || attend.getClasses() ||
-                  !attend.getScore().empty();
+           return attend.getSinks() || attend.getGate() || attend.getOutputScale() ||
+                  attend.getOutputScales() || attend.getClasses() || !attend.getScore().empty();
          });
 }
 
@@ -138,6 +138,7 @@ private:
             set(op, outputScale, attend.getOutputScale(), "output_scale");
             set(op, output, attend.getOutput(), "attention");
             set(op, lse, attend.getLse(), "attention");
+            set(op, scales, attend.getOutputScales(), "attention");
           })
           .Case([&](InitOp init) {
             set(op, query, init.getQuery(), "query");
@@ -152,6 +153,7 @@ private:
               return takeFirst(finish.getOutput(), finish.getLse());
             set(op, output, finish.getOutput(), "attention");
             set(op, lse, finish.getLse(), "attention");
+            set(op, scales, finish.getOutputScales(), "attention");
             set(op, gate, finish.getGate(), "gate");
             set(op, outputScale, finish.getOutputScale(), "output_scale");
           });
@@ -247,7 +249,7 @@ private:
         "q", "q_start", "q_pos", "o", "lse", "classes", "ordinal_heads", "sink_logits", "plan", "partial"};
     static constexpr StringLiteral kOfBackward[] = {"do", "dlse", "dq", "delta"};
     bool taken =
-        llvm::is_contained(kReserved, argument.name) ||
+        llvm::is_contained(kReserved, argument.name) || (scales && argument.name == outputScales) ||
         (firstOutput && llvm::is_contained({mlir::attn::firstOutput, mlir::attn::firstLse}, argument.name)) ||
         (backwardAttr.isOn(func) && llvm::is_contained(kOfBackward, argument.name));
     if (!fixed && (taken || StringRef(argument.name).contains('.')))
@@ -261,7 +263,7 @@ private:
 
   LogicalResult readResults() {
     auto results = cast<func::ReturnOp>(func.front().getTerminator()).getOperands();
-    signature.returnsLse = results.size() > 1;
+    signature.returnsLse = lse && llvm::is_contained(results, lse);
     signature.returnsFirst = firstOutput != nullptr;
     if (firstOutput) {
       if (!llvm::equal(results, std::array{output, lse, firstOutput, firstLse}))
@@ -270,17 +272,24 @@ private:
             "regions, and then those of the attention over the first region");
       return success();
     }
-    if (results.empty() || results.size() > 2 || results[0] != output ||
-        (results.size() == 2 && results[1] != lse))
+    SmallVector<Value> expected{output};
+    if (signature.returnsLse)
+      expected.push_back(lse);
+    if (scales)
+      expected.push_back(scales);
+    if (llvm::equal(results, expected))
+      return success();
+    if (scales)
       return func.emitOpError(
-          "expected the function to return the output and then, optionally, the LSE of its "
-          "attention");
-    return success();
+          "expected the function to return the output, optionally the LSE of its attention, "
+          "and then the scales of the output");
+    return func.emitOpError("expected the function to return the output and then, optionally, the LSE of its "
+                            "attention");
   }
 
   func::FuncOp func;
   Signature signature;
-  Value query, classes, sinks, gate, outputScale, output, lse, firstOutput, firstLse;
+  Value query, classes, sinks, gate, outputScale, output, lse, scales, firstOutput, firstLse;
 };
 } // namespace
 

@@ -145,22 +145,38 @@ LogicalResult mlir::attn::detail::verifyOutput(Operation *op, Type output, int64
   return verifyElement([&] { return op->emitOpError(); }, "output elements", tensor.getElementType());
 }
 
-LogicalResult mlir::attn::detail::verifyOutputScale(Operation *op, Value scale, Type output) {
+LogicalResult mlir::attn::detail::verifyOutputScale(Operation *op, Value scale, Type output,
+                                                    bool returnsScales) {
   Type element = cast<RankedTensorType>(output).getElementType();
   auto expected = RankedTensorType::get({1}, Float32Type::get(op->getContext()));
+  if (scale && returnsScales)
+    return op->emitOpError("expected output_scale, a scale that is given, or output_scales, which are "
+                           "results, got both");
   if (isa<Float8E4M3FNType>(element)) {
-    if (scale && scale.getType() == expected)
+    if (returnsScales || (scale && scale.getType() == expected))
       return success();
     InFlightDiagnostic error = op->emitOpError("expected an output of f8E4M3FN to have an output_scale of ")
-                               << expected << ", by which outputs are divided, got ";
+                               << expected << ", by which outputs are divided, or output_scales, got ";
     return scale ? error << scale.getType() : error << "none";
   }
-  if (!scale)
+  if (!scale && !returnsScales)
     return success();
-  return op->emitOpError("expected an output of f8E4M3FN beside output_scale, got ")
-         << element << "; nearest legal: "
+  return op->emitOpError("expected an output of f8E4M3FN beside output_scale")
+         << (returnsScales ? "s" : "") << ", got " << element << "; nearest legal: "
          << RankedTensorType::get(cast<RankedTensorType>(output).getShape(),
                                   Float8E4M3FNType::get(op->getContext()));
+}
+
+LogicalResult mlir::attn::detail::verifyOutputScales(Operation *op, Type scales, int64_t heads,
+                                                     int64_t valueDim) {
+  auto expected = RankedTensorType::get({ShapedType::kDynamic, heads}, Float32Type::get(op->getContext()));
+  if (scales != expected)
+    return op->emitOpError("expected output_scales to be ") << expected << ", got " << scales;
+  if (valueDim <= mostSimpleDim)
+    return success();
+  return op->emitOpError("expected values of up to ")
+         << mostSimpleDim << " features beside output_scales, as warps share the rows of longer values, got "
+         << valueDim << "; nearest legal: output_scale, a scale that is given";
 }
 
 LogicalResult mlir::attn::detail::verifyLse(Operation *op, Type lse, int64_t heads) {

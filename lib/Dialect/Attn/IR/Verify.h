@@ -44,8 +44,11 @@ LogicalResult verifySinks(Operation *op, Type sinks, int64_t heads);
 /// Verifies a gate: a number for each element of the output, or for each of its rows and heads. Its element
 /// type is `element` or, if none is given, the output's; beside an output of f8E4M3FN it is f16 or bf16.
 LogicalResult verifyGate(Operation *op, Type gate, Type output, Type element = {});
-/// Verifies that an output of f8E4M3FN, and no other, has a scale. `scale` may be null.
-LogicalResult verifyOutputScale(Operation *op, Value scale, Type output);
+/// Verifies that an output of f8E4M3FN, and no other, has a scale, or scales if `returnsScales`. `scale` may
+/// be null.
+LogicalResult verifyOutputScale(Operation *op, Value scale, Type output, bool returnsScales);
+/// Verifies the scales of an output: one for each row and head, of values that one warp holds.
+LogicalResult verifyOutputScales(Operation *op, Type scales, int64_t heads, int64_t valueDim);
 /// Verifies that classes and the tensor that assigns heads to them are both present, or both absent.
 LogicalResult verifyClasses(Operation *op, Value tensor, HeadClassesAttr classes, int64_t heads);
 LogicalResult verifyScale(Operation *op, APFloat scale);

@@ -20,7 +20,7 @@ static LogicalResult verifyHolds(AttendOp attend, StringRef refused) {
   if (attend.getGate())
     return attend.emitOpError(refused)
            << ": it has a gate; expected none: multiply the output by the gate's sigmoid afterwards";
-  if (attend.getOutputScale())
+  if (attend.getOutputScale() || attend.getOutputScales())
     return attend.emitOpError(refused)
            << ": its output is quantized; expected an output of the query's type, "
            << attend.getQueryType().getElementType();

@@ -75,9 +75,10 @@ struct SplitRegionsPass : mlir::attn::impl::SplitRegionsPassBase<SplitRegionsPas
       attend.getScore().cloneInto(&update.getScore(), mapping);
       merged = merged ? Value(MergeOp::create(builder, loc, stateType, merged, update)) : Value(update);
     }
-    auto finish = FinishOp::create(builder, loc, attend.getOutput().getType(),
-                                   attend.getLse() ? attend.getLse().getType() : Type(), merged,
-                                   attend.getGate(), attend.getOutputScale());
+    auto typeOf = [](Value result) { return result ? result.getType() : Type(); };
+    auto finish =
+        FinishOp::create(builder, loc, attend.getOutput().getType(), typeOf(attend.getLse()),
+                         typeOf(attend.getOutputScales()), merged, attend.getGate(), attend.getOutputScale());
     attend.replaceAllUsesWith(finish->getResults());
     attend.erase();
     return merged;

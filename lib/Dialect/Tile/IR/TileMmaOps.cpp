@@ -143,6 +143,19 @@ LogicalResult MmaOp::verify() {
   return success();
 }
 
+LogicalResult ReduceWarpsOp::verify() {
+  FragmentType type = getSource().getType();
+  if (type.getRank() != 1 || type.getSizes()[0] != 16 || !type.getElement().isF32() || type.getPartial() ||
+      !mayHaveLayout(type, Layout::Row) || type != getResult().getType())
+    return emitOpError("expected complete numbers of f32, one of each of 16 rows, got ")
+           << type << " -> " << getResult().getType();
+  uint64_t bytes = llvm::SaturatingMultiply(uint64_t(getWarps()), uint64_t(16 * 4));
+  if (uint64_t(getScratch().getType().getBytes()) < bytes)
+    return emitOpError("expected ") << bytes << " bytes of scratch, got "
+                                    << getScratch().getType().getBytes();
+  return success();
+}
+
 LogicalResult MergeWarpsOp::verify() {
   FragmentType acc = getAcc().getType(), merged = getMergedAcc().getType();
   bool turned =

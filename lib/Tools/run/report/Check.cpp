@@ -52,6 +52,16 @@ VectorError errorOf(const rt::Tensor &got, const rt::Tensor &expected, int64_t i
 
 } // namespace
 
+std::string run::compareScales(const rt::Tensor &scales, const rt::Tensor &reference, double tolerance) {
+  if (scales.shape != reference.shape)
+    return "its shape: expected " + rt::shapeText(reference.shape) + ", got " + rt::shapeText(scales.shape);
+  for (int64_t i = 0; i < reference.elements(); ++i)
+    if (const double got = scales.get(i), exact = reference.get(i);
+        !(difference(got, exact) <= tolerance * exact))
+      return place(i, reference.shape[1], got, exact);
+  return {};
+}
+
 std::string run::compareSignificance(const rt::Tensor &significance, const rt::Tensor &reference) {
   constexpr double tolerance = 1e-2, least = 1e-4;
   if (significance.shape != reference.shape)

@@ -24,6 +24,9 @@ struct Comparison {
 rt::Result<Comparison> compare(const rt::Tensor &o, const rt::Tensor *lse, const rt::Tensor &referenceO,
                                const rt::Tensor *referenceLse);
 
+/// Describes a row and head whose output scale differs from the reference's by more than `tolerance`,
+/// relative to the latter; empty if there is none.
+std::string compareScales(const rt::Tensor &scales, const rt::Tensor &reference, double tolerance);
 /// Describes a token whose significance differs by more than 1e-2 from the reference's, relative to the
 /// larger of it and 1e-4 of a row; empty if there is none.
 std::string compareSignificance(const rt::Tensor &significance, const rt::Tensor &reference);

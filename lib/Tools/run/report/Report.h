@@ -16,7 +16,7 @@ namespace attn::run {
 
 /// Limits of --check.
 struct Tolerances {
-  double relErr, lse;
+  double relErr, lse, scales;
   /// Returns the limits for the problem's dtype; a score region of approximate functions has its own.
   static Tolerances of(const rt::Manifest &manifest);
 };

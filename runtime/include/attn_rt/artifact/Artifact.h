@@ -211,6 +211,7 @@ struct NumericsInfo {
   DType weights = DType::BF16; ///< the element to which weights are rounded before the second product
   int split = 0;               ///< parts end at multiples of this many tokens
   DType output = DType::BF16;  ///< the element to which outputs are rounded; e4m3: multiples of their scale
+  bool outputScales = false;   ///< whether kernels make that scale, of each row and head
   bool operator==(const NumericsInfo &) const = default;
 };
 

@@ -125,6 +125,22 @@ func.func @f(%m: !tile.fragment<[query 16], f32, row>, %s: !tile.fragment<[query
 
 // -----
 
+func.func @f(%m: !tile.fragment<[query 8], f32, col>, %i: i32, %t: !tile.scratch<128>) {
+  // expected-error @+1 {{expected complete numbers of f32, one of each of 16 rows, got}}
+  %0 = tile.reduce_warps max %m warps 2 warp %i scratch %t : !tile.fragment<[query 8], f32, col>, !tile.scratch<128> -> !tile.fragment<[query 8], f32, col>
+  return
+}
+
+// -----
+
+func.func @f(%m: !tile.fragment<[query 16], f32, row>, %i: i32, %t: !tile.scratch<124>) {
+  // expected-error @+1 {{expected 128 bytes of scratch, got 124}}
+  %0 = tile.reduce_warps max %m warps 2 warp %i scratch %t : !tile.fragment<[query 16], f32, row>, !tile.scratch<124> -> !tile.fragment<[query 16], f32, row>
+  return
+}
+
+// -----
+
 func.func @column(%p: !tile.fragment<[query 16, key 32], bf16>, %k: !tile.shared<key 32, feature 576, bf16>,
                   %from: i32, %o: !tile.fragment<[query 16, feature 96], f32>) {
   // expected-error @+1 {{expected a part of the columns of a shared tile in whole panels of 64, got 96 of '!tile.shared<key 32, feature 576, bf16>'}}

@@ -145,6 +145,8 @@ func.func @results(%max: !rows, %sum: !rows, %acc: !acc, %o: !tile.buffer<bf16>,
   // CHECK: tile.merge_warps %{{.*}}, %{{.*}}, %{{.*}} unit %{{.*}} warps 2 warp %{{.*}} scratch %{{.*}} :
   %m, %s, %a = tile.merge_warps %max, %sum, %acc unit %x warps 2 warp %i scratch %scratch
     : !rows, !rows, !acc, !tile.scratch<8448> -> !rows, !rows, !tile.fragment<[query 16, feature 32], f32, acc>
+  // CHECK: tile.reduce_warps max %{{.*}} warps 2 warp %{{.*}} scratch %{{.*}} : <[query 16], f32, row>, <8448> -> <[query 16], f32, row>
+  %largest = tile.reduce_warps max %m warps 2 warp %i scratch %scratch : !rows, !tile.scratch<8448> -> !rows
   // CHECK: tile.scan %{{.*}}, %{{.*}} in %{{.*}} warps 2 : i32, i32 in <8448> -> i32, i32 total i32, i32
   %sums:4 = tile.scan %i, %i in %scratch warps 2 : i32, i32 in <8448> -> i32, i32 total i32, i32
   // CHECK: tile.load_vector %{{.*}}

@@ -359,7 +359,8 @@ def Attn_WriteOp : Attn_Op<"write", [AttrSizedOperandSegments]> {
   let description = [{
     With `rows`, writes this warp's rows; as states from number `part` on, unless `part` is negative. With
     `row`, writes a single row, which a warp finishes alone, to that row of the output. With `gate`, outputs are
-    multiplied by its sigmoid, and with `output_scale` they are divided by it. States are neither.
+    multiplied by its sigmoid, and with `output_scale` they are divided by it. With `output_scales` they are
+    divided by a scale of each row and head, which is made of them and written beside. States are neither.
 
     ```mlir
     attn.write %o, %lse of %rows part %part : !q, !lse of !q
@@ -373,11 +374,12 @@ def Attn_WriteOp : Attn_Op<"write", [AttrSizedOperandSegments]> {
     Arg<Optional<I32>, "number of the rows' first state, or negative">:$part,
     Arg<Optional<I64>, "index of a row and head of the output">:$row,
     Optional<Attn_Described<AnyRankedTensor, "the gate of the output">>:$gate,
-    Optional<Attn_Described<AnyRankedTensor, "the scale of an output of f8E4M3FN, `[1]`, f32">>:$output_scale);
+    Optional<Attn_Described<AnyRankedTensor, "the scale of an output of f8E4M3FN, `[1]`, f32">>:$output_scale,
+    UnitAttr:$output_scales);
   let assemblyFormat = [{
     $output (`,` $lse^)? (`of` $rows^ `part` $part)? (`to` $row^)? (`gate` $gate^)?
-    (`output_scale` $output_scale^)? attr-dict `:` type($output) (`,` type($lse)^)? (`of` type($rows)^)?
-    (`gate` type($gate)^)? (`output_scale` type($output_scale)^)?
+    (`output_scale` $output_scale^)? (`output_scales` $output_scales^)? attr-dict
+    `:` type($output) (`,` type($lse)^)? (`of` type($rows)^)? (`gate` type($gate)^)? (`output_scale` type($output_scale)^)?
   }];
   let hasVerifier = 1;
 }

@@ -137,22 +137,26 @@ def Attn_MergeOp : Attn_Op<"merge", [Pure, Commutative, AllTypesMatch<["lhs", "r
   let hasCanonicalizer = 1;
 }
 
-def Attn_FinishOp : Attn_Op<"finish", [Pure, AttrSizedOperandSegments]> {
+def Attn_FinishOp : Attn_Op<"finish", [Pure, AttrSizedOperandSegments, AttrSizedResultSegments]> {
   let summary = "turns a state into output and LSE";
   let description = [{
     `o = acc / l`, rounded once to the output's element type, and
     `lse = m + log(l)`; exact zeros and -inf where `l = 0`.
 
     With `gate`, the output is multiplied by the gate's sigmoid before it is rounded. With `output_scale`, it is
-    then divided by the scale, clamped to ±448 and rounded to f8E4M3FN.
+    then divided by the scale, clamped to ±448 and rounded to f8E4M3FN. With `output_scales` among the results,
+    the scale is that of the row and head, made of its output.
 
     In a kernel, `rows` and `sinks` name the rows of the state and the sinks that they count, and `attn.write`
-    has the gate and the scale.
+    has the gate and the scale, and says whether it writes scales.
 
     ```mlir
     %o, %lse = attn.finish %s : !attn.state<heads = 32, value_dim = 128> -> !q, tensor<?x32xf32>
 
     %o = attn.finish %s gate %g : !attn.state<heads = 32, value_dim = 128> gate !q -> !q
+
+    %o, %scales = attn.finish %s : !attn.state<heads = 32, value_dim = 128>
+      -> tensor<?x32x128xf8E4M3FN> output_scales tensor<?x32xf32>
     ```
   }];
   let arguments = (ins
@@ -163,14 +167,16 @@ def Attn_FinishOp : Attn_Op<"finish", [Pure, AttrSizedOperandSegments]> {
     Optional<Attn_Described<AnyRankedTensor, "the scale of an output of f8E4M3FN, `[1]`, f32">>:$output_scale);
   let results = (outs
     Attn_Described<AnyRankedTensor, "`[rows, q_heads, value_dim]`, f16, bf16 or f8E4M3FN">:$output,
-    Optional<Attn_Described<AnyRankedTensor, "`[rows, q_heads]` f32, natural logarithm">>:$lse);
+    Optional<Attn_Described<AnyRankedTensor, "`[rows, q_heads]` f32, natural logarithm">>:$lse,
+    Optional<Attn_Described<AnyRankedTensor, "`[rows, q_heads]` f32, the scales of an output of f8E4M3FN">>:$output_scales);
   let assemblyFormat = [{
     $state (`of` $rows^)? (`sinks` $sinks^)? (`gate` $gate^)? (`output_scale` $output_scale^)? attr-dict
     `:` qualified(type($state)) (`of` type($rows)^)? (`sinks` type($sinks)^)? (`gate` type($gate)^)?
     (`output_scale` type($output_scale)^)? `->` type($output) (`,` type($lse)^)?
+    (`output_scales` type($output_scales)^)?
   }];
-  let builders = [OpBuilder<(ins "::mlir::Type":$output, "::mlir::Type":$lse, "::mlir::Value":$state,
-                                 "::mlir::Value":$gate, "::mlir::Value":$output_scale)>];
+  let builders = [OpBuilder<(ins "::mlir::Type":$output, "::mlir::Type":$lse, "::mlir::Type":$output_scales,
+                                 "::mlir::Value":$state, "::mlir::Value":$gate, "::mlir::Value":$output_scale)>];
   let hasVerifier = 1;
 }
 

@@ -32,7 +32,7 @@ def Attn_RegionClassesAttr : ConfinedAttr<StrArrayAttr, []> {
 
 class Attn_Op<string mnemonic, list<Trait> traits = []> : Op<Attn_Dialect, mnemonic, traits>;
 
-def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
+def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments, AttrSizedResultSegments]> {
   let summary = "query rows attend to a set of KV regions";
   let description = [{
     For every query row `r` and head `h`, over the tokens `t` of all regions together that the row sees:
@@ -69,6 +69,10 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
     *A scale of outputs* (`output_scale`) makes outputs f8E4M3FN. In f32, and after the gate, they are multiplied
     by the scale's reciprocal, clamped to ±448 and rounded to nearest even, once for each row. A NaN stays a NaN.
     The scale is positive, one number for the tensor. The LSE does not change.
+
+    *Scales of outputs* (`output_scales`) are a result instead: f32, one for each row and head. A scale is the
+    largest size of the head's features in f32, after the gate and at least 1e-10, divided by 448. A row that
+    sees nothing has codes of 0 and the scale 1e-10 / 448. A value has at most 256 features.
 
     *Numerics.* Scores and the softmax are f32. MMAs multiply in the operands' element type and accumulate in
     f32; weights are rounded to the values' element type before the second MMA. Against float64 on the stored
@@ -110,6 +114,9 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
 
     %o = attn.attend %q over (%kv see causal) output_scale %scale
       : !q, !cache, tensor<1xf32> -> tensor<?x32x128xf8E4M3FN>
+
+    %o, %scales = attn.attend %q over (%kv see causal)
+      : !q, !cache -> tensor<?x32x128xf8E4M3FN> output_scales tensor<?x32xf32>
     ```
   }];
   let arguments = (ins
@@ -124,15 +131,16 @@ def Attn_AttendOp : Attn_Op<"attend", [Pure, AttrSizedOperandSegments]> {
     Optional<Attn_Described<AnyRankedTensor, "`[rows, q_heads, value_dim]` or `[rows, q_heads]` in the query's element type: outputs are multiplied by its sigmoid">>:$gate,
     Optional<Attn_Described<AnyRankedTensor, "`[1]` f32: outputs are divided by it, and f8E4M3FN">>:$output_scale);
   let results = (outs
-    Attn_Described<AnyRankedTensor, "`[rows, q_heads, value_dim]` in the query's element type, or f8E4M3FN with a scale">:$output,
-    Optional<Attn_Described<AnyRankedTensor, "`[rows, q_heads]` f32 (or `tensor<?x?xf32>`), natural logarithm, -inf where a row sees nothing">>:$lse);
+    Attn_Described<AnyRankedTensor, "`[rows, q_heads, value_dim]` in the query's element type, or f8E4M3FN with a scale or scales">:$output,
+    Optional<Attn_Described<AnyRankedTensor, "`[rows, q_heads]` f32 (or `tensor<?x?xf32>`), natural logarithm, -inf where a row sees nothing">>:$lse,
+    Optional<Attn_Described<AnyRankedTensor, "`[rows, q_heads]` f32: an output is its code times this">>:$output_scales);
   let regions = (region MaxSizedRegion<1>:$score);
   let assemblyFormat = [{
     $query `over` custom<Regions>($kv, $visibility, $region_classes) (`heads` $classes^ custom<HeadClasses>($head_classes))?
     (`scale` custom<Scale>($scale)^)? (`sinks` $sinks^)? (`gate` $gate^)? (`output_scale` $output_scale^)? (`score` $score^)? attr-dict
     `:` custom<AttendTypes>(ref($kv), ref($classes), ref($sinks), ref($gate), ref($output_scale), type($query),
                             type($kv), type($classes), type($sinks), type($gate), type($output_scale),
-                            type($output), type($lse))
+                            type($output), type($lse), type($output_scales))
   }];
   let extraClassDeclaration = [{
     /// The KV regions, one value each.

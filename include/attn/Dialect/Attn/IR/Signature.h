@@ -31,6 +31,8 @@ enum class Role {
 /// gate, output_scale.
 StringRef stringifyRole(Role role);
 
+/// The name in files and kernels of the scales of an output, one for each row and head.
+inline constexpr StringLiteral outputScales = "output_scales";
 /// Names in files and kernels of the results of a function's second attention, over the first region alone.
 inline constexpr StringLiteral firstOutput = "first_o", firstLse = "first_lse";
 
@@ -63,8 +65,9 @@ FailureOr<Attends> findAttends(func::FuncOp func);
 
 /// Reads the signature at the problem or the online level. Emits an error that names the argument if a name
 /// is missing, taken twice, reserved, or not the one that its role requires. The function may return only the
-/// output and then the LSE (both of each of two attentions). A function with an operation on a cache holds
-/// nothing else, and returns the gathered rows; a function with an operation on page tables returns nothing.
+/// output, then the LSE (both of each of two attentions) and the scales of the output. A function with an
+/// operation on a cache holds nothing else, and returns the gathered rows; a function with an operation on
+/// page tables returns nothing.
 FailureOr<Signature> readSignature(func::FuncOp func);
 
 } // namespace mlir::attn

@@ -288,4 +288,24 @@ def Tile_MergeWarpsOp : Tile_Op<"merge_warps"> {
   let hasVerifier = 1;
 }
 
+def Tile_ReduceWarpsOp : Tile_Op<"reduce_warps"> {
+  let summary = "combines a number of each row over the block's warps";
+  let description = [{
+    Every warp holds the number of some of the columns of the same rows. All warps get the combined numbers.
+    Contains two block barriers; `scratch` must be free when it starts.
+  }];
+  let arguments = (ins
+    Arg<Tile_Combine, "how numbers are combined">:$kind,
+    Arg<Tile_FragmentType, "one f32 of each of 16 rows, equal in the lanes that share a row">:$source,
+    Arg<Tile_ScratchType, "for each warp 4 bytes per row">:$scratch,
+    Arg<I32, "this warp">:$warp,
+    Arg<ConfinedAttr<I64Attr, [IntPositive]>, "warps of the block">:$warps);
+  let results = (outs Res<Tile_FragmentType, "the numbers, combined over all warps">:$result);
+  let assemblyFormat = [{
+    $kind $source `warps` $warps `warp` $warp `scratch` $scratch attr-dict `:` type($source) `,` type($scratch)
+    `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
 #endif

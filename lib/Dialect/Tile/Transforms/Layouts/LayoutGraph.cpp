@@ -173,6 +173,10 @@ void LayoutGraph::visit(Operation *op) {
           defineAll(Layout::Acc);
       })
       .Case([&](MergeWarpsOp) { visitMergeWarps(op); })
+      .Case([&](ReduceWarpsOp) {
+        need(op->getOpOperand(0), Layout::Row);
+        defineAll(Layout::Row);
+      })
       .Case([&](StageOp) { need(op, Layout::Acc); })
       .Case([&](StoreOp store) {
         if (store.getFragment().getType().getRank() == 2)

@@ -4,6 +4,7 @@
     torch.ops.attn.attend        dense and packed tensors: attn.attend in compiled code
     torch.ops.attn.attend_backward    its gradients
     torch.ops.attn.run           a planned kernel on the tensors of a run: Kernel.run in compiled code
+    torch.ops.attn.run_with_scales    the same, with the scales of an output in e4m3
     torch.ops.attn.attend_spans  rows over the span of keys that each sequence of a padded batch has
     torch.ops.attn.attend_step   one row for each sequence, with a plan that was made on the device
     torch.ops.attn.attend_paged_step  one row for each sequence over pages; first writes the rows' keys and values there
@@ -27,5 +28,6 @@ from .run.torch_attend import attend
 from .run.torch_rules import refuse_gradients
 from .run.torch_run import run as run
 from .run.torch_run import run_plan
+from .run.torch_run import run_with_scales as run_with_scales
 
 __all__ = ["attend", "padded_kernel", "refuse_gradients", "run_plan"]

@@ -47,6 +47,8 @@ import torch
 q = numpy.zeros((1, 4, 2, 64), numpy.float16)
 out: numpy.ndarray = attn.attend(q, q, q, causal=True, window=3)
 pair: tuple[numpy.ndarray, numpy.ndarray] = attn.attend(q, q, q, return_lse=True)
+scaled: tuple[numpy.ndarray, numpy.ndarray] = attn.attend(q, q, q, output_scales="head")
+three: tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray] = attn.attend(q, q, q, output_scales="head", return_lse=True)
 spec = attn.Spec(q_heads=2, kv_heads=2, head_dim=64, dtype=numpy.float16, kv=[attn.Dense()], see=attn.causal())
 also = attn.Spec(q_heads=2, kv_heads=2, head_dim=64, dtype=q.dtype, kv=[attn.Dense()], see=attn.causal())
 kernel: attn.Kernel = attn.compile(spec, device="host")
@@ -176,7 +178,7 @@ def test_mistakes(checker, folder):
 
 
 def test_options_are_those_of_attend():
-    decide = {"return_lse", "significance"}
+    decide = {"return_lse", "significance", "output_scales"}
     assert set(AttendOptions.__annotations__) | decide == set(attend.__kwdefaults__)
 
 

@@ -98,6 +98,20 @@ def output(value: object) -> str | None:
     return value  # type: ignore[return-value]
 
 
+def output_scales(value: object, output: str | None, value_dim: int) -> str:
+    """Check what has a scale of outputs in e4m3."""
+    kinds = ("tensor", "head")
+    if not (isinstance(value, str) and value in kinds):
+        legal = "'tensor', one scale, which a run takes, or 'head', one for each row and head, which a run returns"
+        raise expected(SpecError, "output_scales", legal, value, nearest=closest(value, kinds))
+    if value == "head" and output is None:
+        raise SpecError("output_scales: expected output='fp8_e4m3' beside 'head', got None")
+    if value == "head" and value_dim > 256:
+        legal = f"'tensor' for values of {value_dim} features, whose rows several warps share"
+        raise expected(SpecError, "output_scales", legal, value, nearest="tensor")
+    return value
+
+
 def name(argument: str, value: object, taken: tuple[str, ...] = ()) -> str:
     """Check the name of an operand or a tensor: an identifier that nothing else has."""
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):

@@ -109,9 +109,10 @@ def spec_text(spec: Description, marks: bool = True) -> str:
     if spec.output is not None:
         output = aliases("quantized")
         head.append(f"!{output} = tensor<?x{spec.q_heads}x{spec.value_dim}xf8E4M3FN>")
-        arguments.append(f'%{ssa("output_scale")}: tensor<1xf32> {{attn.name = "output_scale"}}')
-        operands.append("tensor<1xf32>")
-        attend += " output_scale %output_scale"
+        if spec.output_scales == "tensor":
+            arguments.append(f'%{ssa("output_scale")}: tensor<1xf32> {{attn.name = "output_scale"}}')
+            operands.append("tensor<1xf32>")
+            attend += " output_scale %output_scale"
     for name, shape in spec.tensors:
         dims = dims_text(tuple(extent for extent in shape if isinstance(extent, str)))
         arguments.append(f'%{name}: {tensor_type(shape)} {{attn.name = "{name}"{dims}}}')
@@ -120,17 +121,29 @@ def spec_text(spec: Description, marks: bool = True) -> str:
         constants, region = score_text(spec.score, dict(spec.tensors), ssa)
         attend += " score {\n" + region + "    }"
 
-    results = f"!{output}" + (f", tensor<?x{spec.q_heads}xf32>" if spec.return_lse else "")
-    names = "%o, %lse" if spec.return_lse else "%o"
-    returned = f"({results})" if spec.return_lse else results
+    of_rows, scaled = (
+        f"tensor<?x{spec.q_heads}xf32>",
+        spec.output is not None and spec.output_scales == "head",
+    )
+    types, names = [f"!{output}"], ["%o"]
+    if spec.return_lse:
+        types.append(of_rows)
+        names.append("%lse")
+    attended = ", ".join(types)
+    if scaled:
+        attended += f" output_scales {of_rows}"
+        types.append(of_rows)
+        names.append(f"%{ssa('output_scales')}")
+    results, named = ", ".join(types), ", ".join(names)
+    returned = f"({results})" if len(types) > 1 else results
     asked = _marks(spec) if marks else ""
     start = f"func.func @{spec.name}("
     listed = (",\n" + " " * len(start)).join(arguments)
     body = "".join(f"  {line}\n" for line in constants)
     return (
         "\n".join(head)
-        + f"\n\n{start}{listed}) -> {returned}{asked} {{\n{body}  {names} = attn.attend {attend}\n"
-        + f"      : {', '.join(operands)} -> {results}\n  return {names} : {results}\n}}\n"
+        + f"\n\n{start}{listed}) -> {returned}{asked} {{\n{body}  {named} = attn.attend {attend}\n"
+        + f"      : {', '.join(operands)} -> {attended}\n  return {named} : {results}\n}}\n"
     )
 
 

@@ -29,8 +29,8 @@ class Spec:
         s(t) = score(scale * dot(q, k(t))),  lse = log(sum(exp(s)) [+ exp(sink_logit)]),  o = sum(exp(s - lse) * v)
 
     in f32, on `q [rows, q_heads, head_dim]`. Results are `o [rows, q_heads, value_dim]` and `lse [rows, q_heads]`, f32,
-    natural logarithm, -inf for a row that sees nothing. With a gate, o is multiplied by sigmoid(gate). With a scale of
-    outputs, o is then divided by it.
+    natural logarithm, -inf for a row that sees nothing. With a gate, o is multiplied by sigmoid(gate). With scales of
+    outputs, o is then divided by them.
 
     q_heads      query heads, a multiple of kv_heads: head h reads KV head h // (q_heads // kv_heads)
     kv_heads     KV heads
@@ -53,6 +53,9 @@ class Spec:
     output       "fp8_e4m3": o is float8_e4m3fn, in multiples of a float32 tensor `output_scale` [1], data of a run, which is
                  positive: o * (1 / output_scale) in f32, after the gate, clamped to 448 and rounded to nearest even, once.
                  The LSE does not change. None: o has the dtype of queries
+    output_scales  of an output in "fp8_e4m3". "tensor": `output_scale`, as above. "head": a result `[rows, q_heads]`, f32, in
+                 place of `output_scale`: max(|o|, 1e-10) / 448 over the features of a row and head, of values of up to 256
+                 features
     scale        factor of q k^T, positive; by default 1/sqrt(head_dim)
     return_lse   whether the LSE is returned beside the output
     significance  "max", "mean" or "sum": the significance of each token is a result, too: the sum over rows of exp(s - lse),
@@ -83,6 +86,7 @@ class Spec:
     sink_logits: bool = False
     gate: str | None = None
     output: str | None = None
+    output_scales: str = "tensor"
     scale: float | None = None
     return_lse: bool = True
     significance: str | None = None
@@ -111,6 +115,7 @@ class Spec:
         put("sink_logits", checks.boolean("sink_logits", self.sink_logits))
         checks.gate(self.gate)
         checks.output(self.output)
+        checks.output_scales(self.output_scales, self.output, self.value_dim)
         self._check_names("kv", [store.name for store in self.operands])
         put("return_lse", checks.boolean("return_lse", self.return_lse))
         put("device_plan", checks.boolean("device_plan", self.device_plan))
@@ -187,6 +192,7 @@ class Spec:
             ("sink_logits", False),
             ("gate", None),
             ("output", None),
+            ("output_scales", "tensor"),
             ("scale", None),
             ("return_lse", True),
             ("significance", None),
@@ -319,7 +325,8 @@ class Spec:
 
     def _check_names(self, argument: str, names: Iterable[object]) -> None:
         """Raise a SpecError for the name of a gate or of a scale of outputs, if the description has one."""
-        for taken, option in (("gate", self.gate), ("output_scale", self.output)):
+        of_output = "output_scales" if self.output_scales == "head" else "output_scale"
+        for taken, option in (("gate", self.gate), (of_output, self.output)):
             if option is not None and taken in names:
                 asked = "gate=..." if taken == "gate" else "output=..."
                 raise SpecError(

@@ -94,8 +94,35 @@ def attend(
     k: T,
     v: T,
     *,
+    return_lse: Literal[False] = ...,
+    significance: None = ...,
+    output_scales: Literal["head"],
+    **options: Unpack[AttendOptions],
+) -> tuple[T, T]: ...
+
+
+@overload
+def attend(
+    q: T,
+    k: T,
+    v: T,
+    *,
+    return_lse: Literal[True],
+    significance: None = ...,
+    output_scales: Literal["head"],
+    **options: Unpack[AttendOptions],
+) -> tuple[T, T, T]: ...
+
+
+@overload
+def attend(
+    q: T,
+    k: T,
+    v: T,
+    *,
     return_lse: bool = ...,
     significance: str | None = ...,
+    output_scales: str | None = ...,
     **options: Unpack[AttendOptions],
 ) -> Any: ...
 
@@ -116,6 +143,7 @@ def attend(
     sink_logits: Any = None,
     gate: Any = None,
     output_scale: Any = None,
+    output_scales: str | None = None,
     scale: float | None = None,
     kv_lengths: Sequence[int] | Any = None,
     cu_seqlens: Sequence[int] | Any = None,
@@ -152,6 +180,9 @@ def attend(
                   numerics="row" a second kernel computes the output where autograd records
     output_scale  float32 [1], positive: the output is float8_e4m3fn, the quotient by this scale, clamped to 448 and rounded
                   once, after the gate. The LSE does not change. Without gradients, and not in compiled code
+    output_scales  "head": the output is float8_e4m3fn, and its scales are the last result, float32 in the shape of the LSE:
+                  max(|out|, 1e-10) / 448 over the features of a row and head, of values of up to 256 features. Without
+                  gradients, and not in compiled code
     scale         factor of q k^T; by default 1/sqrt(dim)
     kv_lengths    int32 [batch]: valid tokens of each sequence, if k and v have room for more
     cu_seqlens    packed sequences: tensors are `[tokens, heads, dim]`, and sequence i has the rows from cu_seqlens[i]
@@ -226,6 +257,7 @@ def attend(
             layout,
             return_lse,
             out,
+            output_scales,
             reference,
             significance,
             significance_rows,
@@ -252,6 +284,7 @@ def attend(
         sink_logits=sink_logits,
         gate=gate,
         output_scale=output_scale,
+        output_scales=output_scales,
         scale=scale,
         kv_lengths=kv_lengths,
         cu_seqlens=cu_seqlens,
@@ -287,6 +320,7 @@ def attend_anew(
     sink_logits: Any = None,
     gate: Any = None,
     output_scale: Any = None,
+    output_scales: str | None = None,
     scale: float | None = None,
     kv_lengths: Sequence[int] | Any = None,
     cu_seqlens: Sequence[int] | Any = None,
@@ -323,6 +357,8 @@ def attend_anew(
             raise TensorError(
                 "output_scale: expected None beside significance; quantize the output afterwards"
             )
+    if output_scales is not None:
+        _check_output_scales(output_scales, output_scale, significance)
     weighed = {}
     if significance is not None:
         weighed = dict(significance=significance, significance_rows=significance_rows)
@@ -376,11 +412,11 @@ def attend_anew(
         )
 
     if module is not None:
-        if output_scale is not None:
-            from .torch_rules import check_output_scale, quantized
+        if output_scale is not None or output_scales is not None:
+            from .torch_rules import check_output_scale, quantized, quantized_by_head
 
             recorded = needs_gradient(q, k, v, sink_logits, tensors, gate, output_scale)
-            check_output_scale(q, output_scale, out, traced, recorded)
+            check_output_scale(v, output_scale, out, traced, recorded)
             asked = None  # A later call would not divide.
         if gate is not None:
             from .torch_rules import check_torch_gate, detached, gated, with_bits_of
@@ -423,6 +459,8 @@ def attend_anew(
             results = gated(results, gate, return_lse)
         if output_scale is not None:
             return quantized(results, output_scale, return_lse)
+        if output_scales is not None:
+            return quantized_by_head(results, return_lse)
         if gate is None:
             return results
         if numerics is None or reference:
@@ -440,5 +478,17 @@ def attend_anew(
         out,
         asked=asked,
         output_scale=output_scale,
+        output_scales=output_scales,
         **weighed,
     )
+
+
+def _check_output_scales(given: object, output_scale: object, significance: object) -> None:
+    if not (isinstance(given, str) and given == "head"):
+        legal = (
+            "'head', a scale for each row and head, or None; output_scale=... takes one scale of all outputs"
+        )
+        raise expected(TensorError, "output_scales", legal, given, nearest="head")
+    for name, other in (("output_scale", output_scale), ("significance", significance)):
+        if other is not None:
+            raise TensorError(f"output_scales: expected None beside {name}")

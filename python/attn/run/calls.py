@@ -36,13 +36,15 @@ class Call:
     stream: int
     nbytes: tuple[int, ...]
     places: tuple[int, ...]
-    """For each binding of the kernel, the index of its address in (q, k, v, the rest, o, lse, kv.significance)."""
+    """For each binding of the kernel, the index of its address in (q, k, v, the rest, o, lse, output_scales or kv.significance)."""
     strides: tuple | None
     """Strides of each binding in bytes; None for a dense one, and if all are dense."""
     dtype: str
     """The dtype of outputs."""
     device: str
     return_lse: bool
+    scales: bool
+    """Whether the scales of the output are a result."""
     worth: tuple[int, ...] | None
     """Shape of the requested significance: the shape of keys without features."""
     gradient: bool
@@ -81,6 +83,10 @@ class Call:
             addresses.append(view_of("lse", lse, self.stream, keep)[0])
             if self.return_lse:
                 out = (out, swap_axes(lse) if made.swapped else lse)
+        if self.scales:
+            scales = empty(q, made.shape[:-1], "f32")
+            addresses.append(view_of("output_scales", scales, self.stream, keep)[0])
+            out = (*(out if self.return_lse else (out,)), swap_axes(scales) if made.swapped else scales)
         if self.worth is not None:
             worth = self._empty_worth(q)
             addresses.append(view_of("significance", worth, self.stream, keep)[0])
@@ -104,7 +110,7 @@ class Call:
         made = self.arrangement
         if self.plan is None or self.worth is not None or made.copies_q or made.copies_gate:
             return None
-        results = results if self.return_lse else (results,)
+        results = results if isinstance(results, tuple) else (results,)
         likes = [form_of(tensor) for tensor in results]
         if any(like is None for like in likes):
             return None
@@ -123,7 +129,7 @@ class Call:
             likes=likes,
             device=results[0].device,
             kept=[],
-            results=(len(given), len(given) + 1) if self.return_lse else len(given),
+            results=tuple(range(len(given), len(given) + len(results))) if len(results) > 1 else len(given),
         )
 
     def _empty_worth(self, q: Any) -> Any:
@@ -235,6 +241,7 @@ def make_call(
     dtype = bindings["o"].dtype
     nbytes["o"], nbytes["lse"] = DTYPES[dtype][1] * math.prod(made.shape), 4 * math.prod(made.shape[:-1])
     worth = made.operands["kv.k"][1][:-1] if options.significance is not None else None
+    nbytes["output_scales"] = nbytes["lse"]
     nbytes["kv.significance"] = 4 * math.prod(worth or ())
     batch = made.operands | {
         name: ("f32", strided(extras[name]).shape) for name in extras if name in bindings
@@ -248,9 +255,10 @@ def make_call(
         else:
             plan.update(batch, stream=stream)
     lie = {name: tuple(2 * stride for stride in found) for name, found in made.strides.items()}
-    places = {
-        name: i for i, name in enumerate(("q", "kv.k", "kv.v", *options.names, "o", "lse", "kv.significance"))
-    }
+    of_rows = ("lse",) if options.return_lse or worth is not None else ()
+    last = "output_scales" if options.output_scales else "kv.significance"
+    order = ("q", "kv.k", "kv.v", *options.names, "o", *of_rows, last)
+    places = {name: i for i, name in enumerate(order)}
     return Call(
         arrangement=made,
         kernel=kernel,
@@ -262,6 +270,7 @@ def make_call(
         dtype=dtype,
         device=q.device,
         return_lse=options.return_lse,
+        scales=options.output_scales,
         worth=worth,
         gradient=any(signature[5] for _, signature in views),
         names=(

@@ -45,6 +45,9 @@ class CheckReport:
     max_err_lse: float | None
     """None if the description returns no LSE."""
     lse_tolerance: float
+    scales_err: float | None
+    """The largest error of a scale of the output, relative to it; None if the description returns no scales."""
+    scales_tolerance: float
     significance_err: float | None
     """The largest error of a token's significance, relative to its value or to 1e-4 of a row, whichever is more; None
     if the description asks for no significance. The tolerance is SIGNIFICANCE_TOLERANCE."""
@@ -70,6 +73,8 @@ class CheckReport:
             wrong.append(f"o is past its tolerance at {self.worst}")
         if self.max_err_lse is not None and not self.max_err_lse <= self.lse_tolerance:
             wrong.append(f"lse is {self.max_err_lse:.2e} off")
+        if self.scales_err is not None and not self.scales_err <= self.scales_tolerance:
+            wrong.append(f"output_scales is {self.scales_err:.2e} off")
         if self.significance_err is not None and not self.significance_err <= SIGNIFICANCE_TOLERANCE:
             wrong.append(f"significance is {self.significance_err:.2e} off")
         if self.races or self.uninitialized or self.out_of_bounds or self.findings:
@@ -83,6 +88,8 @@ class CheckReport:
 
     def __str__(self) -> str:
         lse = "" if self.max_err_lse is None else f", LSE {self.max_err_lse:.2e} ({self.lse_tolerance:.1e})"
+        if self.scales_err is not None:
+            lse += f", output_scales {self.scales_err:.2e} ({self.scales_tolerance:.1e})"
         if self.significance_err is not None:
             lse += f", significance {self.significance_err:.2e} ({SIGNIFICANCE_TOLERANCE:.1e})"
         return (
@@ -149,14 +156,19 @@ def check(
         _doubles(out, dtype), _array(wanted["o"]), LEAST_ROUNDING[dtype], LEAST_NORMAL.get(dtype, 0.0)
     )
     manifest_tolerance = kernel.manifest.get("tolerance") or 0.0
+    # With few features a row's output may by chance be small beside its values.
+    few = max(1, 32 / spec.value_dim)
+    scales = results.get("output_scales")
     names = ("races", "uninitialized", "out_of_bounds")
     report = CheckReport(
         rel_err=rel_err,
-        # With few features a row's output may by chance be small beside its values.
-        tolerance=max(TOLERANCES[dtype] * max(1, 32 / spec.value_dim), manifest_tolerance),
+        tolerance=max(TOLERANCES[dtype] * few, manifest_tolerance),
         worst=worst,
         max_err_lse=None if lse is None else absolute_error(lse, _array(wanted["lse"])),
         lse_tolerance=max(LSE_TOLERANCE, manifest_tolerance),
+        scales_err=None if scales is None else scales_error(scales, _array(wanted["output_scales"])),
+        # The largest output is off by about as much as all are, before they are rounded to e4m3.
+        scales_tolerance=max(2 * TOLERANCES[short_name(spec.dtype)] * few, manifest_tolerance),
         significance_err=max(
             (significance_error(results[name], _array(wanted[name])) for name in kernel._weighed),
             default=None,
@@ -183,6 +195,8 @@ def _run(spec: Spec, kernel: Kernel, plan: Plan, device: _attn.Device, tensors: 
     results = {"o": numpy.empty(shape, numpy_name(kernel._tensors["o"].dtype))}
     if spec.return_lse:
         results["lse"] = numpy.empty(shape[:2], numpy.float32)
+    if kernel._has_scales:
+        results["output_scales"] = numpy.empty(shape[:2], numpy.float32)
     results |= {name: numpy.empty(plan._shapes[name], numpy.float32) for name in kernel._weighed}
     if spec.heads and "ordinal_heads" in kernel.slots:
         heads = kernel._native.ordinal_heads(tensors["classes"].tolist())
@@ -249,6 +263,11 @@ def relative_error(
 def absolute_error(got: numpy.ndarray, wanted: numpy.ndarray) -> float:
     """Return the largest |got - wanted|; equal infinities differ by 0, NaN is infinitely far."""
     return float(_difference(got.astype(numpy.float64), wanted).max(initial=0.0))
+
+
+def scales_error(got: numpy.ndarray, wanted: numpy.ndarray) -> float:
+    """Return the largest |got - wanted| / wanted."""
+    return float((_difference(got.astype(numpy.float64), wanted) / wanted).max(initial=0.0))
 
 
 def significance_error(got: numpy.ndarray, wanted: numpy.ndarray) -> float:

@@ -71,6 +71,8 @@ class Code:
             (self._tensors[name], place) for place, name in enumerate(order) if name not in native.slots
         ]
         self._has_lse = "lse" in native.slots
+        self._has_scales = "output_scales" in native.slots
+        """Whether the scales of its output are a result."""
         self._first = tuple(name for name in results if name.startswith("first_"))
         """Results of the first operand alone, in a description with two attentions."""
         self._weighed = tuple(name for name in results if name.endswith(".significance"))

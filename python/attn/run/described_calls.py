@@ -41,6 +41,8 @@ class Options(NamedTuple):
     """Whether the tensor "gate" is the output's gate."""
     output_scale: bool = False
     """Whether the tensor "output_scale" is the output's."""
+    output_scales: bool = False
+    """Whether the scales of an output in e4m3 are a result."""
 
     def tables(self) -> tuple[str, ...]:
         """Return the names of the tensors that a score function reads."""
@@ -97,7 +99,8 @@ def describe_call(
         tensors=tensors if options.score is not None else None,
         sink_logits="sink_logits" in options.names,
         gate=gate,
-        output="fp8_e4m3" if options.output_scale else None,
+        output="fp8_e4m3" if options.output_scale or options.output_scales else None,
+        output_scales="head" if options.output_scales else "tensor",
         scale=options.scale,
         return_lse=options.return_lse or options.significance is not None,
         significance=options.significance,

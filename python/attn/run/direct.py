@@ -58,6 +58,7 @@ def attend_now(
     asked: Asked | None = None,
     gate: Any = None,
     output_scale: Any = None,
+    output_scales: str | None = None,
 ) -> Any:
     """Compute `attn.attend` on tensors with memory; its arguments in its order. `asked`: receives a launch for later
     calls of this form."""
@@ -98,6 +99,7 @@ def attend_now(
         numerics,
         gate is not None,
         output_scale is not None,
+        output_scales is not None,
     )
     # Traced, to compare what the function does: a lambda is a new function in every call.
     if score is not None:

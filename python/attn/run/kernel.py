@@ -183,6 +183,7 @@ class Kernel(Code):
         lse: object = ...,
         return_lse: Literal[False] = ...,
         significance: None = ...,
+        output_scales: None = ...,
         classes: Sequence[int] | None = ...,
         rows: Literal["user", "batch"] = ...,
         stream: object = ...,
@@ -199,6 +200,7 @@ class Kernel(Code):
         lse: object = ...,
         return_lse: Literal[True],
         significance: None = ...,
+        output_scales: None = ...,
         classes: Sequence[int] | None = ...,
         rows: Literal["user", "batch"] = ...,
         stream: object = ...,
@@ -215,6 +217,7 @@ class Kernel(Code):
         lse: object = ...,
         return_lse: bool = ...,
         significance: object = ...,
+        output_scales: object = ...,
         classes: Sequence[int] | None = ...,
         rows: Literal["user", "batch"] = ...,
         stream: object = ...,
@@ -230,6 +233,7 @@ class Kernel(Code):
         lse: Any = None,
         return_lse: bool = False,
         significance: Any = None,
+        output_scales: Any = None,
         classes: Sequence[int] | None = None,
         rows: str = "user",
         stream: object = None,
@@ -248,6 +252,8 @@ class Kernel(Code):
         significance    a tensor for the significance, if the description asks for it, or of several operands a tuple; by default
                     it is made here. It is the last result: float32, in the shape of each operand's keys without features, zero
                     for tokens that no row that counts sees
+        output_scales   a tensor for the scales of the output, float32 [rows, q_heads], under Spec(output_scales="head"); by default it
+                    is made here. It is the last result: an output is its code times its row's and head's scale
         classes     of this layer's KV heads, if heads have classes; by default those of the plan
         rows        "user": rows are in the batch's order of requests; "batch": in the plan's own order
                     (PagedCache.batch(...).user_row), which saves copying q and out if the orders differ
@@ -276,6 +282,7 @@ class Kernel(Code):
                 out=out,
                 lse=lse,
                 return_lse=return_lse,
+                output_scales=output_scales,
                 classes=classes,
                 tensors=tensors,
             )
@@ -289,12 +296,13 @@ class Kernel(Code):
             and stream is None
             and significance is None
             and (bound._order is None or rows == "batch")
-            and (given := self._given(q, operands, bound, tensors, out, lse, classes)) is not None
+            and (given := self._given(q, operands, bound, tensors, out, lse, output_scales, classes))
+            is not None
         ):
             options = return_lse, rows, classes, [_count(each) for each in operands], list(tensors)
             if (found := bound._launches.run(given, options)) is not None:
-                if out is not None or lse is not None:
-                    written(out, lse)
+                if out is not None or lse is not None or output_scales is not None:
+                    written(out, lse, output_scales)
                 return found
             asked = Asked(bound._launches, given, options)
         refuse_tangents(q, operands, tensors)
@@ -303,7 +311,15 @@ class Kernel(Code):
 
             self._refuse_significance("where a gradient is required; nearest: torch.no_grad()")
 
-            named = dict(out=out, lse=lse, classes=classes, rows=rows, stream=stream, **tensors)
+            named = dict(
+                out=out,
+                lse=lse,
+                output_scales=output_scales,
+                classes=classes,
+                rows=rows,
+                stream=stream,
+                **tensors,
+            )
             return torch_run_gradients.run(self, q, operands, plan, return_lse=return_lse, **named)
         if type(plan) is DevicePlan and plan.planner.kernel is self:
             plan = plan._bind()
@@ -314,7 +330,7 @@ class Kernel(Code):
             raise expected(TensorError, "rows", "'user' or 'batch'", rows, nearest="user")
         if plan._order is not None and rows == "user":
             named = dict(significance=significance, classes=classes, stream=stream, **tensors)
-            return self._run_reordered(q, operands, plan, out, lse, return_lse, named)
+            return self._run_reordered(q, operands, plan, out, lse, output_scales, return_lse, named)
         keep: list = []
         views = [view_of("q", q, launch_on, keep)]
         if len(operands) == 1 and (of_layer := getattr(operands[0], "_views", None)) is not None:
@@ -324,7 +340,7 @@ class Kernel(Code):
         if tensors or self.extras:
             self._view_extras(tensors, views, launch_on, keep)
         several = isinstance(significance, (tuple, list))
-        given_results = [out, lse, *(significance if several else (significance,))]
+        given_results = [out, lse, output_scales, *(significance if several else (significance,))]
         if out is None:
             out = plan._empty("o", q)
         views.append(view_of("out", out, launch_on, keep))
@@ -334,6 +350,14 @@ class Kernel(Code):
             views.append(view_of("lse", lse, launch_on, keep))
         elif lse is not None or return_lse:
             raise TensorError("lse: this description returns none; write Spec(return_lse=True)")
+        if self._has_scales:
+            if output_scales is None:
+                output_scales = plan._empty("output_scales", q)
+            views.append(view_of("output_scales", output_scales, launch_on, keep))
+        elif output_scales is not None:
+            raise TensorError(
+                "output_scales: this description returns none; write Spec(output='fp8_e4m3', output_scales='head')"
+            )
         first = [plan._empty(name, q) for name in self._first]
         views += [
             view_of(name, tensor, launch_on, keep) for name, tensor in zip(self._first, first, strict=True)
@@ -354,16 +378,27 @@ class Kernel(Code):
         if any(each is not None for each in given_results):
             written(*given_results)
         if asked is not None and not first and significance is None:
-            asked.add(lambda: self._launch_again(plan, asked.tensors, out, lse, return_lse, nbytes, strides))
+            results = self._results_of(out, lse, output_scales, return_lse)
+            asked.add(lambda: self._launch_again(plan, asked.tensors, results, nbytes, strides))
         if first:
             return out, lse, *first
+        if self._has_scales:
+            return (out, lse, output_scales) if return_lse else (out, output_scales)
         if not self._weighed:
             return (out, lse) if return_lse else out
         worth = significance if len(significance) > 1 else significance[0]
         return (out, lse, worth) if return_lse else (out, worth)
 
     def _given(
-        self, q: Any, operands: tuple, plan: Plan, tensors: dict, out: Any, lse: Any, classes: Any
+        self,
+        q: Any,
+        operands: tuple,
+        plan: Plan,
+        tensors: dict,
+        out: Any,
+        lse: Any,
+        output_scales: Any,
+        classes: Any,
     ) -> tuple | None:
         """Return all arguments of a run, in the order of `_order`, with views instead of other than tensors; None if
         operands are given by name."""
@@ -381,31 +416,44 @@ class Kernel(Code):
             given.append(lse)
         elif lse is not None:
             return None
+        if self._has_scales:
+            given.append(output_scales)
+        elif output_scales is not None:
+            return None
         if self._has_classes:
             given.append(plan._view_classes(classes))
         return tuple(given)
+
+    def _results_of(self, out: Any, lse: Any, output_scales: Any, return_lse: bool) -> list[tuple[Any, bool]]:
+        """Return the results in the order of `_order`, each with whether `run` returns it."""
+        results = [(out, True)]
+        if self._has_lse:
+            results.append((lse, return_lse))
+        if self._has_scales:
+            results.append((output_scales, True))
+        return results
 
     def _launch_again(
         self,
         plan: Plan,
         given: tuple,
-        out: Any,
-        lse: Any,
-        return_lse: bool,
+        results: list[tuple[Any, bool]],
         nbytes: tuple[int, ...],
         strides: tuple | None,
     ) -> _attn.Launch | None:
         """Return the launch that repeats `run` on arguments like `given`, in which None stands for a result that `run`
-        made."""
-        first = len(given) - self._has_classes - self._has_lse - 1  # The index of the first result.
-        made, kept, place_of = [], [], list(range(len(given)))
-        for i, (result, is_wanted) in enumerate(((out, True), (lse, return_lse))[: 1 + self._has_lse], first):
-            if given[i] is None:
-                (made if is_wanted else kept).append(result)
-                place_of[i] = len(given) + len(made) + len(kept) - 1
+        made. `results`: see `_results_of`."""
+        first = len(given) - self._has_classes - len(results)  # The index of the first result.
+        place_of = list(range(len(given)))
+        absent = [i for i in range(first, first + len(results)) if given[i] is None]
+        made = [results[i - first][0] for i in absent if results[i - first][1]]
+        kept = [results[i - first][0] for i in absent if not results[i - first][1]]
+        for place, i in enumerate(sorted(absent, key=lambda i: not results[i - first][1]), len(given)):
+            place_of[i] = place
         likes = [form_of(each) for each in made]
         if any(like is None for like in likes):
             return None
+        places = tuple(place_of[i] for i, (_, is_wanted) in enumerate(results, first) if is_wanted)
         return _attn.Launch(
             owner=plan,
             plan=plan._native,
@@ -414,12 +462,12 @@ class Kernel(Code):
             nbytes=nbytes,
             strides=strides or (None,) * len(nbytes),
             likes=likes,
-            device=out.device,
+            device=results[0][0].device,
             kept=[
                 beside_pools(lambda each=each: each.new_empty_strided(each.shape, each.stride()))
                 for each in kept
             ],
-            results=(place_of[first], place_of[first + 1]) if return_lse else place_of[first],
+            results=places if len(places) > 1 else places[0],
         )
 
     def launch(
@@ -502,9 +550,9 @@ class Kernel(Code):
                 legal = f"one of {', '.join(self.extras)}" if self.extras else "no further tensor"
                 raise expected(TensorError, "argument", legal, name, nearest=nearest)
 
-    def _run_reordered(self, q, operands, plan, out, lse, return_lse, named) -> object:
+    def _run_reordered(self, q, operands, plan, out, lse, output_scales, return_lse, named) -> object:
         """Run with the user's rows gathered into the batch's order, and scatter the results back."""
-        results = {"o": out, "lse": lse}
+        results = {"o": out, "lse": lse, "output_scales": output_scales}
         keep: list = []
         for binding in self._bindings:
             if results.get(binding.name) is not None:
@@ -514,6 +562,8 @@ class Kernel(Code):
                 self._refuse_overlaps(binding.name, address, nbytes, q, operands, plan, keep, gate)
         if self._has_gate and "gate" in named:
             named["gate"] = plan._order.gather(named["gate"])
+        if output_scales is not None and not self._has_scales:
+            named["output_scales"] = output_scales  # `run` refuses it.
         want_lse = return_lse or lse is not None
         results = self.run(
             plan._order.gather(q), *operands, plan=plan, rows="batch", return_lse=want_lse, **named
@@ -521,6 +571,8 @@ class Kernel(Code):
         worth = ()
         if self._weighed:
             results, worth = results[:-1], results[-1:]
+        elif self._has_scales:
+            results, worth = results[:-1], (plan._order.scatter(results[-1], output_scales),)
         elif not want_lse:
             results = (results,)
         o, of_rows = results if want_lse else (*results, None)

@@ -96,7 +96,8 @@ class Sampler:
         if spec.gate is not None:
             shape = (rows, spec.q_heads, *([spec.value_dim] if spec.gate == "elementwise" else []))
             self.tensors["gate"] = self._normal("gate", shape, spec.dtype, amplitude=2.0)
-        if spec.output is not None:  # Outputs of one token and averages of many are normal numbers of e4m3.
+        if spec.output is not None and spec.output_scales == "tensor":
+            # Outputs of one token and averages of many are normal numbers of e4m3.
             self.tensors["output_scale"] = numpy.array([2.0**-6], numpy.float32)
         for name, shape in spec.tensors:
             extents = tuple(self._extent(name, extent) for extent in shape)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..describe import checks
 from ..errors import TensorError, expected, given
 from ..memory.views import NO_FORWARD_MODE, is_forward_mode, refuse_transformed
 from .arrange import check_gate
@@ -145,23 +146,27 @@ def gated(results: Any, gate: Tensor, return_lse: bool) -> Any:
     return (out, *results[1:]) if return_lse else out
 
 
-def check_output_scale(q: Tensor, scale: Any, out: Any, traced: bool, recorded: bool) -> None:
+def check_output_scale(v: Tensor, scale: Any, out: Any, traced: bool, recorded: bool) -> None:
     """Raise a TensorError where `attend` gives no quantized output: in compiled code (`traced`) and where autograd records
-    (`recorded`); or for a scale or an `out` that PyTorch does not divide by, for the reference."""
+    (`recorded`); or for a scale or an `out` that PyTorch does not divide by, for the reference. `scale`: None beside
+    output_scales."""
+    name = "output_scales" if scale is None else "output_scale"
     if traced:
         raise TensorError(
-            "output_scale: expected None in compiled code; call attend outside of it, or Kernel.run under "
+            f"{name}: expected None in compiled code; call attend outside of it, or Kernel.run under "
             "Spec(output='fp8_e4m3')"
         )
     if recorded:
         raise TensorError(
-            "output_scale: expected None where autograd records, as outputs in float8_e4m3fn have no gradients; nearest: "
+            f"{name}: expected None where autograd records, as outputs in float8_e4m3fn have no gradients; nearest: "
             "torch.no_grad()"
         )
-    if not isinstance(scale, Tensor) or scale.dtype != torch.float32 or tuple(scale.shape) != (1,):
+    if scale is None:
+        checks.output_scales("head", "fp8_e4m3", v.shape[-1])
+    elif not isinstance(scale, Tensor) or scale.dtype != torch.float32 or tuple(scale.shape) != (1,):
         raise expected(TensorError, "output_scale", "a tensor of PyTorch, float32 [1]", scale)
     if out is not None:
-        raise TensorError(f"out: expected None beside output_scale and reference=True, got {given(out)}")
+        raise TensorError(f"out: expected None beside {name} and reference=True, got {given(out)}")
 
 
 def quantized(results: Any, scale: Tensor, return_lse: bool) -> Any:
@@ -171,6 +176,16 @@ def quantized(results: Any, scale: Tensor, return_lse: bool) -> Any:
     precise = torch.promote_types(out.dtype, torch.float32)
     out = (out.to(precise) / scale.to(precise)).clamp(-most, most).to(torch.float8_e4m3fn)
     return (out, *results[1:]) if return_lse else out
+
+
+def quantized_by_head(results: Any, return_lse: bool) -> tuple[Tensor, ...]:
+    """Divide the output of `attend` by a scale of each row and head, and append the scales, as kernels do."""
+    out, *lse = results if return_lse else (results,)
+    most = torch.finfo(torch.float8_e4m3fn).max
+    precise = out.to(torch.promote_types(out.dtype, torch.float32))
+    scales = precise.abs().amax(-1).clamp(min=1e-10) / most
+    out = (precise / scales.unsqueeze(-1)).clamp(-most, most).to(torch.float8_e4m3fn)
+    return out, *lse, scales.float()
 
 
 class _Bits(torch.autograd.Function):

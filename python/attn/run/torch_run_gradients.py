@@ -60,7 +60,7 @@ def run(kernel: Any, q: Tensor, operands: tuple, plan: Any, *, return_lse: bool,
         raise TensorError(
             "q: a description with two attentions is run as it stands, under torch.no_grad(); attn.heads.attend_both has gradients"
         )
-    for name in ("out", "lse", "classes"):
+    for name in ("out", "lse", "output_scales", "classes"):
         if named.pop(name) is not None:
             raise TensorError(f"{name}: expected None where a gradient is required")
     rest = {name: named.pop(name) for name in ("rows", "stream")}
@@ -99,6 +99,11 @@ def run(kernel: Any, q: Tensor, operands: tuple, plan: Any, *, return_lse: bool,
 def _problem_of(kernel: Any, plan: Any) -> Problem:
     """Return a planned kernel as the reference reads it, with tables of its own. TensorError for a description without
     gradients."""
+    if kernel._has_scales:
+        raise TensorError(
+            "output_scales: outputs in float8_e4m3fn have no gradients; nearest: torch.no_grad(), or a description with "
+            "output=None"
+        )
     for argument in kernel.manifest["arguments"]:
         if argument["role"] == "classes":
             raise TensorError("classes: head classes have no gradients")

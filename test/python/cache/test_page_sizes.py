@@ -173,3 +173,10 @@ def test_gates_come_in_the_users_order(gate):
         named = {"gate": torch.from_numpy(given), "output_scale": torch.from_numpy(scale), "out": out}
         found = narrow.run(torch.from_numpy(q), model.cache.layer(0), plan, **named)
         assert found.dtype == torch.float8_e4m3fn and numpy.array_equal(found.view(torch.uint8), codes)
+    # So are their scales.
+    scaled = attn.compile(spec(kv=[store], gate=gate, output="fp8_e4m3", output_scales="head"), device="host")
+    plan, into = scaled.plan(batch), numpy.zeros(q.shape[:2], numpy.float32)
+    for named in ({}, {"output_scales": into}):
+        codes, scales = scaled.run(q, model.cache.layer(0), plan, gate=given, **named)
+        assert oracle.error(from_e4m3_bits(codes) * scales[..., None], wanted) < 6e-2
+    assert scales is into

@@ -280,37 +280,52 @@ class DeviceStep:
         pages: Sequence[Tensor],
         *,
         out: Tensor | None = None,
+        output_scales: Tensor | None = None,
         **tensors: Tensor,
-    ) -> Tensor:
+    ) -> Any:
         """Compute attention of a layer.
 
         q        [rows or more, q_heads, head_dim]; rows past the step's are not read
         pages    (k_pages, v_pages), or with 8-bit floats (k_pages, v_pages, k_scales, v_scales), scales float32 [1]
         out      [rows or more, q_heads, head_dim]; rows of no sequence are not written
+        output_scales  float32 [rows or more, q_heads], of a layer with output_scales="head"; written as `out` is
         tensors  sink_logits, slopes: float32 [q_heads], and output_scale: float32 [1], if the layer has them
 
-        Returns out, or a new tensor of the step's rows. Waits for nothing. Raises PlanError, TensorError."""
+        Returns out, or a new tensor of the step's rows; of a layer with output_scales="head" (out, output_scales). Waits
+        for nothing. Raises PlanError, TensorError."""
         if self.number != self.plans._steps:
             raise PlanError(
                 "step: its plans are a later step's now; keep DevicePlans for each step that runs beside another"
             )
-        for name, given in (("q", q), ("out", out)):
+        for name, given in (("q", q), ("out", out), ("output_scales", output_scales)):
             if given is not None and len(given) < self.rows:
                 raise expected(TensorError, name, f"{self.rows} rows or more", given)
         q = q[: self.rows]
         planned = self.plans._of(self, kernel, q, pages, tensors)
-        if out is None:
-            dtype = torch_dtype(torch, kernel._tensors["o"].dtype)
-            out = q.new_zeros(self.rows, *kernel._tensors["o"].dims[1:], dtype=dtype)
+        results = {"out": ("o", out)}
+        if kernel._has_scales or output_scales is not None:
+            results["output_scales"] = ("output_scales", output_scales)
+        given = {
+            argument: self._zeros(kernel, name, q) if tensor is None else tensor
+            for argument, (name, tensor) in results.items()
+        }
         if planned.size == self.rows:
-            kernel.run(q, tuple(pages), planned.plan, out=out[: self.rows], **tensors)
-            return out
-        padded, found = planned.rows("q", q), planned.rows(f"out of {out.dtype}", out)
-        padded[: self.rows].copy_(q)
-        found[: self.rows].copy_(out[: self.rows])  # Rows that the plan has no task for stay as they are.
-        kernel.run(padded, tuple(pages), planned.plan, out=found, **tensors)
-        out[: self.rows].copy_(found[: self.rows])
-        return out
+            into = {name: tensor[: self.rows] for name, tensor in given.items()}
+            kernel.run(q, tuple(pages), planned.plan, **into, **tensors)
+        else:
+            padded = planned.rows("q", q)
+            padded[: self.rows].copy_(q)
+            into = {name: planned.rows(f"{name} of {tensor.dtype}", tensor) for name, tensor in given.items()}
+            for name, tensor in given.items():  # Rows that the plan has no task for stay as they are.
+                into[name][: self.rows].copy_(tensor[: self.rows])
+            kernel.run(padded, tuple(pages), planned.plan, **into, **tensors)
+            for name, tensor in given.items():
+                tensor[: self.rows].copy_(into[name][: self.rows])
+        return (given["out"], given["output_scales"]) if kernel._has_scales else given["out"]
+
+    def _zeros(self, kernel: Kernel, result: str, q: Tensor) -> Tensor:
+        binding = kernel._tensors[result]
+        return q.new_zeros(self.rows, *binding.dims[1:], dtype=torch_dtype(torch, binding.dtype))
 
     @property
     def fault(self) -> str:

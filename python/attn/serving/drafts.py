@@ -126,8 +126,9 @@ class DraftStep:
         tokens: Sequence[Tensor],
         *,
         out: Tensor | None = None,
+        output_scales: Tensor | None = None,
         **tensors: Tensor,
-    ) -> Tensor:
+    ) -> Any:
         """Compute attention of a layer.
 
         kernel   of compile_drafts
@@ -135,21 +136,34 @@ class DraftStep:
         pages    as of Step.run
         tokens   the same pools in pages of one token, [slots, 1, heads, dim], with the same scales
         out      [rows or more, q_heads, head_dim]; rows past the step's are not written
+        output_scales  float32 [rows or more, q_heads], of a layer with output_scales="head"
         tensors  sink_logits, slopes: float32 [q_heads], and output_scale: float32 [1], if the layer has them
 
-        Returns out, or a new tensor of the step's rows."""
-        for name, given in (("q", q), ("out", out)):
+        Returns out, or a new tensor of the step's rows; of a layer with output_scales="head" (out, output_scales)."""
+        for name, given in (("q", q), ("out", out), ("output_scales", output_scales)):
             if given is not None and len(given) < self.rows:
                 raise expected(TensorError, name, f"{self.rows} rows or more", given)
         order, back = self._order.to(q.device), self._back.to(q.device)
         q = q[: self.rows][order]
         plan = self._plan(kernel, q, pages, tokens, tensors)
-        found = kernel.run(q, tuple(pages), tuple(tokens), plan, **tensors)[back]
-        if out is None:
+        if output_scales is not None and not kernel._has_scales:
+            raise TensorError("output_scales: expected None beside a layer with output_scales='tensor'")
+        found = kernel.run(q, tuple(pages), tuple(tokens), plan, **tensors)
+        results = [
+            self._scattered(of_batch[back], into)
+            for of_batch, into in zip(
+                found if kernel._has_scales else (found,), (out, output_scales), strict=False
+            )
+        ]
+        return (results[0], results[1]) if kernel._has_scales else results[0]
+
+    def _scattered(self, found: Tensor, into: Tensor | None) -> Tensor:
+        """Return the rows of a result, in `into` if it is given."""
+        if into is None:
             return found
-        written = out[: self.rows]
+        written = into[: self.rows]
         (written.view(found.dtype) if written.dtype == torch.uint8 else written).copy_(found)
-        return out
+        return into
 
     def _plan(
         self,

@@ -39,6 +39,7 @@ class Layer:
                 "mxfp8", "mxfp4", "nvfp4"
     output      "fp8_e4m3": the output is float8_e4m3fn, and a step's run takes `output_scale`, float32 [1], as of attn.Spec;
                 None: the output has `dtype`
+    output_scales  "head": a step's run takes no `output_scale`, and returns (out, output_scales), as of attn.Spec
     device_plan whether DevicePlans may make its plans, on the device: of formats without metadata of each token
     numerics    "row" or None, as of attn.Spec
     value_dim   of latents (MLA): a line of head_dim features is a key, and its first value_dim are the value. Steps
@@ -59,6 +60,7 @@ class Layer:
     sinks: bool = False
     format: str | None = None
     output: str | None = None
+    output_scales: str = "tensor"
     device_plan: bool = False
     numerics: str | None = None
     value_dim: int | None = None
@@ -150,6 +152,7 @@ class Layer:
             tensors={"slopes": (self.q_heads,)} if self.alibi else None,
             sink_logits=self.sinks,
             output=self.output,
+            output_scales=self.output_scales,
             scale=self.scale,
             return_lse=False,
             device_plan=self.device_plan,

@@ -177,18 +177,24 @@ class Step:
         pages: Sequence[Tensor],
         *,
         out: Tensor | None = None,
+        output_scales: Tensor | None = None,
         **tensors: Tensor,
-    ) -> Tensor:
+    ) -> Any:
         """Compute attention of a layer.
 
         q        [rows or more, q_heads, head_dim]; rows past the step's are not read
         pages    (k_pages, v_pages); with 8-bit floats (k_pages, v_pages, k_scales, v_scales), scales float32 [1]; of packed
                  formats what `Layer.pages` returned
         out      [rows or more, q_heads, head_dim]; rows past the step's are not written
+        output_scales  float32 [rows or more, q_heads], of a layer with output_scales="head"
         tensors  sink_logits, slopes: float32 [q_heads], and output_scale: float32 [1], if the layer has them
 
-        Returns out, or a new tensor of the step's rows."""
+        Returns out, or a new tensor of the step's rows; of a layer with output_scales="head" (out, output_scales)."""
         q = q[: self.rows]
         plan = self.plan(kernel, q, pages, tensors)
-        found = kernel.run(q, tuple(pages), plan, out=None if out is None else out[: self.rows], **tensors)
-        return found if out is None else out
+        into = {"out": out, "output_scales": output_scales}
+        into = {name: tensor[: self.rows] for name, tensor in into.items() if tensor is not None}
+        found = kernel.run(q, tuple(pages), plan, **into, **tensors)
+        if not kernel._has_scales:
+            return found if out is None else out
+        return found[0] if out is None else out, found[1] if output_scales is None else output_scales

@@ -31,18 +31,23 @@ def test_chunks_and_decoding_are_as_in_float64(options):
     assert [len(each) for each in made.k] == [50, 19, 5]
 
 
-def test_outputs_in_e4m3():
+@pytest.mark.parametrize("scales", ["tensor", "head"])
+def test_outputs_in_e4m3(scales):
     torch.manual_seed(0)
-    made = engine([50, 19, 5], sizes=(3, 40), output="fp8_e4m3", sinks=True)
+    made = engine([50, 19, 5], sizes=(3, 40), output="fp8_e4m3", output_scales=scales, sinks=True)
     for rows in ([32, 0, 3], [14, 16, 1], [1, 1, 1], [1, 1, 0], [2, 1, 0]):
         assert_quantized(*made.run(rows, pad=2))
     for rows in (1, 3):  # copied, and not
         step = made.plans.step([0, *[rows] * 3], [len(each) for each in made.k], made.table)
         q, bits = torch.randn(3, 4, 16, dtype=torch.float16), torch.zeros(rows, 4, 16, dtype=torch.uint8)
-        found = step.run(made.kernel, q, made.pages, **made.tensors)
+        found, of_heads = step.run(made.kernel, q, made.pages, **made.tensors), {}
+        if scales == "head":
+            found, made_scales = found
+            of_heads = {"output_scales": torch.zeros(rows, 4)}
         assert found.dtype == torch.float8_e4m3fn and len(found) == rows
-        step.run(made.kernel, q, made.pages, out=bits, **made.tensors)
+        step.run(made.kernel, q, made.pages, out=bits, **of_heads, **made.tensors)
         assert torch.equal(found.view(torch.uint8), bits)
+        assert not of_heads or (torch.equal(made_scales, of_heads["output_scales"]) and made_scales[0].all())
 
 
 @pytest.mark.parametrize("page", [6, 48, 784])

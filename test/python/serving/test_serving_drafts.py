@@ -145,6 +145,22 @@ def test_outputs_in_e4m3():
         torch.testing.assert_close(numbers, batch.wanted(), atol=4e-3, rtol=2.0**-4)
 
 
+def test_outputs_in_e4m3_with_their_scales():
+    torch.manual_seed(0)
+    batch = Batch([20, 3], [[-1, 0, 0], [-1, 0]], output="fp8_e4m3", output_scales="head")
+    kernel = compile_drafts(batch.layer, "cpu")
+    into = {"out": torch.zeros(5, Q, DIM, dtype=torch.uint8), "output_scales": torch.zeros(7, Q)}
+    for named in ({}, into):
+        found, scales = batch.run(kernel, DraftPlans(), **named)
+        assert not named or (found is named["out"] and scales is named["output_scales"])
+        numbers = found.view(torch.float8_e4m3fn).double() * scales[:5, :, None]
+        torch.testing.assert_close(numbers, batch.wanted(), atol=4e-3, rtol=2.0**-4)
+    assert not scales[5:].any()
+    plain = Batch([20, 3], [[-1, 0, 0], [-1, 0]])
+    with pytest.raises(attn.TensorError, match="output_scales: expected None"):
+        plain.run(compile_drafts(plain.layer, "cpu"), DraftPlans(), output_scales=torch.zeros(5, Q))
+
+
 def test_parents_are_found_in_masks():
     numbers = random.Random(2)
     trees = [random_tree(numbers, 12) for _ in range(20)]

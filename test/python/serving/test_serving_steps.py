@@ -36,7 +36,7 @@ class Engine:
             self.tensors["sink_logits"] = torch.tensor([0.5, -1.0, 2.0, 0.0])
         if self.layer.alibi:
             self.tensors["slopes"] = torch.tensor([0.5, 0.25, 0.125, 0.0625])
-        if self.layer.output:
+        if self.layer.output and self.layer.output_scales == "tensor":
             self.tensors["output_scale"] = torch.tensor([2.0**-7])
 
     def run(self, rows, pad=0):
@@ -57,12 +57,20 @@ class Engine:
         starts = [0, *itertools.accumulate(rows)]
         out = torch.full_like(q, 7).to(torch.float8_e4m3fn if self.layer.output else q.dtype)
         self.step = self.plans.step(starts, [len(each) for each in self.k], self.table)
-        found = self.step.run(self.kernel, q, self.pages, out=out, **self.tensors)
+        scales = self.tensors.get("output_scale", torch.ones(()))
+        if self.layer.output_scales == "head":
+            scales = torch.full((len(q), Q), 7.0)
+            named = {"out": out, "output_scales": scales}
+            found, of_heads = self.step.run(self.kernel, q, self.pages, **named, **self.tensors)
+            assert of_heads is scales and (scales[total:] == 7).all()
+            scales = scales[:total, :, None]
+        else:
+            found = self.step.run(self.kernel, q, self.pages, out=out, **self.tensors)
         assert found is out and (out[total:].double() == 7).all()
         wanted = [
             self.reference(q[starts[i] : starts[i + 1]], self.k[i], self.v[i]) for i in range(len(rows))
         ]
-        return out[:total].double() * self.tensors.get("output_scale", 1.0), torch.cat(wanted)
+        return out[:total].double() * scales, torch.cat(wanted)
 
     def reference(self, q, k, v):
         layer, count, tokens = self.layer, len(q), len(k)
@@ -105,14 +113,21 @@ def assert_quantized(found, wanted):
     torch.testing.assert_close(found, wanted, atol=2e-3, rtol=2.0**-4)
 
 
-def test_outputs_in_e4m3():
+@pytest.mark.parametrize("scales", ["tensor", "head"])
+def test_outputs_in_e4m3(scales):
     torch.manual_seed(0)
-    engine = Engine([50, 19, 5], output="fp8_e4m3", sinks=True, window=20)
+    engine = Engine([50, 19, 5], output="fp8_e4m3", output_scales=scales, sinks=True, window=20)
     for rows in ([32, 0, 3], [14, 16, 1], [1, 1, 1], [1, 1, 0], [2, 1, 0]):
         assert_quantized(*engine.run(rows, pad=2))
     step = engine.plans.step([0, 1, 1, 1], [len(each) for each in engine.k], engine.table)
     q = torch.randn(1, Q, DIM, dtype=torch.float16)
-    assert step.run(engine.kernel, q, engine.pages, **engine.tensors).dtype == torch.float8_e4m3fn
+    found = step.run(engine.kernel, q, engine.pages, **engine.tensors)
+    if scales == "head":
+        assert found[0].dtype == torch.float8_e4m3fn and found[1].shape == (1, Q)
+        return
+    assert found.dtype == torch.float8_e4m3fn
+    with pytest.raises(attn.TensorError, match="output_scales: this description returns none"):
+        step.run(engine.kernel, q, engine.pages, output_scales=torch.empty(1, Q), **engine.tensors)
     with pytest.raises(attn.TensorError, match="output_scale: the description takes this tensor"):
         step.run(engine.kernel, q, engine.pages, sink_logits=engine.tensors["sink_logits"])
 

@@ -39,6 +39,7 @@ ROWS = {
     "sink logits": {"sink_logits": True},
     "`gate='elementwise'`": {"gate": "elementwise"},
     "`output='fp8_e4m3'`": {"output": "fp8_e4m3"},
+    "`output_scales='head'`": {"output": "fp8_e4m3", "output_scales": "head"},
     "head classes": {"heads": STREAMS},
     "`significance=`": {"significance": "max"},
     "`device_plan=True`": {"device_plan": True},

@@ -90,6 +90,7 @@ GROUPS = {
         "`gate='elementwise'`": {"gate": "elementwise"},
         "`gate='headwise'`": {"gate": "headwise"},
         "`output='fp8_e4m3'`": {"output": "fp8_e4m3"},
+        "`output_scales='head'`": {"output": "fp8_e4m3", "output_scales": "head"},
     },
 }
 PLAN = "plan made on the GPU"

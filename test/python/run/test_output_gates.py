@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A gate on the output: float64 agrees in every store, plan and form of kernel, and other libraries' forms of calls work."""
 
+import os
+
 import attn
 import numpy
 import pytest
@@ -11,6 +13,7 @@ pytest.importorskip("attn._attn", reason="the extension is not built")
 from kernel_problem import LENGTHS, Problem  # noqa: E402
 from kernel_problem import spec as decoding  # noqa: E402
 
+FULL = bool(os.environ.get("ATTN_FULL"))
 TOLERANCE = {"float16": 1e-3, "uint16": 8e-3, "bfloat16": 8e-3}
 GATES = ("elementwise", "headwise")
 STREAMS = attn.causal() & (attn.sink(3) | attn.recent(9))
@@ -61,7 +64,7 @@ def test_stores(store, gate, rows):
 @pytest.mark.parametrize(
     "schedule,target", [("wgmma", "sm_90a"), ("mma", "sm_90a"), ("mma", "sm_80"), ("mma", "sm_120a")]
 )
-@pytest.mark.parametrize("dim", [32, 64, 80, 96, 128, 192, 256])
+@pytest.mark.parametrize("dim", [32, 64, 80, 96, 128, 192, 256] if FULL else [64, 80, 256])
 def test_head_dims(dim, gate, schedule, target):
     spec = described(head_dim=dim, kv=[attn.Packed()], gate=gate, dtype="float16")
     assert_right(attn.check(spec, target=target, schedule=schedule, batch=2, q_len=(1, 70), kv_len=(70, 150)))

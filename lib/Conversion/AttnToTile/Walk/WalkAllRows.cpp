@@ -51,8 +51,7 @@ void mlir::attn::walkAllRows(Chain &chain, func::FuncOp kernel, const IRMapping 
         b.clone(op, onRows);
   }
   tile::blocksPerSMAttr.set(b.kernel, b.getI32IntegerAttr(schedule.getBlocks()));
-  setLaunch(b.kernel,
-            {.role = ::attn::rt::KernelInfo::Role::Gradient,
-             .launch = {.grid = PlanArray::Starts, .overlapsPrevious = ends}});
+  setLaunch(b.kernel, {.role = ::attn::rt::KernelInfo::Role::Gradient,
+                       .launch = {.grid = PlanArray::Starts, .overlapsPrevious = ends}});
   b.finish(schedule.getThreads());
 }

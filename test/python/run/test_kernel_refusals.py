@@ -9,7 +9,7 @@ pytest.importorskip("attn._attn", reason="the extension is not built: ninja -C b
 from attn.run.plan import Plan  # noqa: E402
 from kernel_problem import DIM, Q_HEADS, Problem, spec  # noqa: E402
 from numpy.lib.stride_tricks import as_strided  # noqa: E402
-from test_output_gates import assert_right, described  # noqa: E402
+from output_problem import assert_right, described  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,14 @@ from meaning import attention, normal, numbers, qkv, swap
 pytest.importorskip("attn._attn", reason="the extension is not built")
 torch = pytest.importorskip("torch")
 
+import output_problem  # noqa: E402
 from kernel_problem import LENGTHS, Problem  # noqa: E402
 from kernel_problem import spec as decoding  # noqa: E402
-from test_output_scales import F8, STORES, STREAMS, assert_right, codes_of, rounded  # noqa: E402
+from output_problem import FEATURES, STORES, assert_right, assert_right_beside  # noqa: E402
+from test_output_scales import F8, codes_of, rounded  # noqa: E402
 
 FULL = bool(os.environ.get("ATTN_FULL"))
+OUTPUT = {"output": "fp8_e4m3", "output_scales": "head"}
 LEAST = numpy.float32(1e-10)
 SCHEDULES = [
     ("wgmma", "sm_90a"),
@@ -30,11 +33,7 @@ SCHEDULES = [
 
 
 def described(**given):
-    sizes = {"q_heads": 6, "kv_heads": 2, "head_dim": 64, "dtype": "bfloat16", "see": attn.causal()}
-    given.setdefault("kv", [attn.Paged()])
-    if any(store.see is not None for store in given["kv"]):
-        sizes.pop("see")
-    return attn.Spec(**{**sizes, "output": "fp8_e4m3", "output_scales": "head", **given})
+    return output_problem.described(**(OUTPUT | given))
 
 
 def scales_of(values):
@@ -118,36 +117,11 @@ def test_scales_are_made_where_parts_are_merged(gate, dtype, rows, dim, numerics
     assert report.plan["merge_rows"] > 0
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"see": attn.window(20)},
-        {"see": STREAMS, "sink_logits": True},
-        {"see": attn.all_tokens(), "score": lambda s, h, qi, ki: 30 * attn.math.tanh(s / 30)},
-        {"heads": attn.heads(full=attn.all_tokens(), streaming=attn.sink(3) | attn.recent(9))},
-        {
-            "kv": [
-                attn.Dense(name="a", see=attn.all_tokens(), dims=("shared", "context")),
-                attn.Paged(name="b", see=attn.causal()),
-            ]
-        },
-        {"return_lse": False},
-        {"device_plan": True},
-    ],
-)
+@pytest.mark.parametrize("given", FEATURES)
 @pytest.mark.parametrize("gate", [None, "elementwise"])
 @pytest.mark.parametrize("rows", [1, 50])
 def test_meets_other_features(given, gate, rows):
-    assert_right(
-        attn.check(
-            described(gate=gate, **given),
-            batch=3,
-            q_len=rows,
-            kv_len=(50, 170),
-            blocks=6,
-            **({"shared": 1, "context": 60} if "kv" in given else {}),
-        )
-    )
+    assert_right_beside(given, rows, gate=gate, **OUTPUT)
 
 
 @pytest.mark.parametrize("amplitude", [1e-6, 1e-3, 30.0, 1e4])

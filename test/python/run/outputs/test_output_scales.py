@@ -11,35 +11,16 @@ from meaning import attention, normal, numbers, qkv, swap
 pytest.importorskip("attn._attn", reason="the extension is not built")
 torch = pytest.importorskip("torch")
 
+import output_problem  # noqa: E402
 from kernel_problem import LENGTHS, Problem  # noqa: E402
 from kernel_problem import spec as decoding  # noqa: E402
+from output_problem import FEATURES, STORES, assert_right, assert_right_beside  # noqa: E402
 
 F8 = torch.float8_e4m3fn
-STREAMS = attn.causal() & (attn.sink(3) | attn.recent(9))
-STORES = {
-    "dense": attn.Dense(),
-    "packed": attn.Packed(),
-    "paged": attn.Paged(),
-    "pages of 4": attn.Paged(page_size=4),
-    "ragged": attn.Paged(ragged=True),
-    "int8, int4": attn.Paged(key="int8", value="int4"),
-    "fp8": attn.Paged(key="fp8_e4m3", value="fp8_e4m3"),
-    "mxfp4": attn.Paged(key="mxfp4", value="mxfp4"),
-    "unified": attn.Unified(key="int8", value="int8"),
-}
 
 
 def described(**given):
-    sizes = {"q_heads": 6, "kv_heads": 2, "head_dim": 64, "dtype": "bfloat16", "see": attn.causal()}
-    given.setdefault("kv", [attn.Paged()])
-    if any(store.see is not None for store in given["kv"]):
-        sizes.pop("see")
-    return attn.Spec(**{**sizes, "output": "fp8_e4m3", **given})
-
-
-def assert_right(report):
-    assert report.right and not report.findings
-    assert report.races == report.uninitialized == report.out_of_bounds == 0
+    return output_problem.described(**({"output": "fp8_e4m3"} | given))
 
 
 def scale_of(number):
@@ -133,36 +114,11 @@ def test_parts_are_divided_once_where_they_are_merged(gate, dtype, rows):
     assert report.plan["merge_rows"] > 0
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"see": attn.window(20)},
-        {"see": STREAMS, "sink_logits": True},
-        {"see": attn.all_tokens(), "score": lambda s, h, qi, ki: 30 * attn.math.tanh(s / 30)},
-        {"heads": attn.heads(full=attn.all_tokens(), streaming=attn.sink(3) | attn.recent(9))},
-        {
-            "kv": [
-                attn.Dense(name="a", see=attn.all_tokens(), dims=("shared", "context")),
-                attn.Paged(name="b", see=attn.causal()),
-            ]
-        },
-        {"return_lse": False},
-        {"device_plan": True},
-    ],
-)
+@pytest.mark.parametrize("given", FEATURES)
 @pytest.mark.parametrize("gate", [None, "elementwise"])
 @pytest.mark.parametrize("rows", [1, 50])
 def test_meets_other_features(given, gate, rows):
-    assert_right(
-        attn.check(
-            described(gate=gate, **given),
-            batch=3,
-            q_len=rows,
-            kv_len=(50, 170),
-            blocks=6,
-            **({"shared": 1, "context": 60} if "kv" in given else {}),
-        )
-    )
+    assert_right_beside(given, rows, gate=gate, output="fp8_e4m3")
 
 
 @pytest.mark.parametrize("scale", [2.0**-10, 1.0, 2.0**8])

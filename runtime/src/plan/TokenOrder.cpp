@@ -16,8 +16,8 @@
 //
 // A block must not wait for one that has not begun, so a task comes after the one before
 // it. Bundles of tiles of one instance and head are listed together: they stay close behind
-// each other and share rows' sums in the L2. If they began together, each would wait for the
-// one before it:
+// each other and share rows' sums in the L2. If they begin together, each waits for the one
+// before it:
 //
 //     time ->
 //     block 0   5 4 3 2 1|...       tiles of tokens 0 to 3, whose rows begin at 1, 2, 3 and 4
@@ -25,9 +25,11 @@
 //     block 2   . . 5 4 3|...
 //     block 3   . . . 5 4|...
 //
-// Therefore as many tasks as run at once are listed by their places in their bundles: the first
-// tiles of all bundles, then the second ones. Blocks are free one after the other, so a tile
-// begins when the one before it in its bundle is a little ahead.
+// This is much of a short task. Short tasks that run at once are therefore listed by their
+// places in their bundles: the first tiles of all bundles, then the second ones. Blocks are
+// free one after the other, so a tile begins when the one before it in its bundle is a little
+// ahead. More bundles run at once then, whose rows' sums share the L2, which costs long tasks
+// more than it saves.
 //
 // The bits of an instance are its own: its order and its cuts depend on the tree that it
 // belongs to alone. If rows of many instances see one with few tiles (the root of a tree),
@@ -45,13 +47,17 @@ namespace attn::rt {
 
 namespace {
 
-/// Tiles of one instance and head that are listed together. In longer bundles tasks wait for each other more
-/// often, in shorter ones rows' sums are read from memory more often (docs/rationale/backward.md).
-constexpr size_t bundleTiles = 4;
+/// Tiles of one instance and head that are listed together, and their number where the longest task has no
+/// more than `fewRows` tiles of rows. In longer bundles tasks wait for each other more often, in shorter ones
+/// rows' sums are read from memory more often.
+constexpr size_t bundleTiles = 8, fewRowsBundleTiles = 4;
+constexpr int64_t fewRows = 32;
+/// The most tiles of rows of a task that is listed by its place in its bundle (docs/rationale/backward.md).
+constexpr int64_t shortTiles = 64;
 /// A tree of fewer tasks than this is cut, so that any GPU has enough to do at once.
 constexpr int64_t fewTasks = 512;
 /// The fewest packed rows of a part of such a tree: its start and its sums are little beside it.
-constexpr int32_t leastPacked = 4096;
+constexpr int32_t leastPacked = 8192;
 
 /// An instance of an operand whose rows belong to a tree of instances.
 struct Node {
@@ -214,6 +220,11 @@ private:
   void addBundle(const Node &node, std::span<const TokenTile> tiles, int32_t head, const Cuts &cuts);
   /// The last task of a node, head and cell so far; of the node above it if it has none.
   int32_t taskBefore(int32_t node, int32_t head, int32_t cell) const;
+  /// Tiles of rows in which these rows of all heads of a group fit.
+  int64_t tilesOf(int64_t rows) const {
+    return (rows * manifest_.groupSize() + rowsOfTile(manifest_) - 1) / rowsOfTile(manifest_);
+  }
+  bool isShort(const PlanTokenTask &task) const { return tilesOf(task.rowBegin - task.rowEnd) <= shortTiles; }
   /// The numbers of all tasks in their order.
   std::vector<int32_t> order() const;
 
@@ -261,11 +272,12 @@ void OrderedList::addTree(std::span<const Node> nodes, size_t root) {
   nodes_ = nodes;
   const std::span<const Node> tree = treeOf(nodes, root);
   const Cuts cuts = cutsOf(manifest_, batch_, tree);
+  const int64_t rows = tree.front().rowLast - tree.front().rowFirst;
+  const size_t most = tilesOf(rows) <= fewRows ? fewRowsBundleTiles : bundleTiles;
   for (const Node &node : tree)
     for (size_t begin = 0, end = 0; begin < node.tiles.size(); begin = end) {
       const TokenTile &first = node.tiles[begin];
-      while (end < node.tiles.size() && end - begin < bundleTiles &&
-             node.tiles[end].firstHead == first.firstHead)
+      while (end < node.tiles.size() && end - begin < most && node.tiles[end].firstHead == first.firstHead)
         ++end;
       for (int32_t head = first.firstHead; head < first.endHead; ++head)
         addBundle(node, std::span(node.tiles).subspan(begin, end - begin), head, cuts);
@@ -286,6 +298,9 @@ std::vector<int32_t> OrderedList::order() const {
   for (int64_t begin = 0, end = 0; begin < std::ssize(order); begin = end) {
     end = std::min(begin + atOnce_, int64_t{std::ssize(order)});
     const std::span<int32_t> some(order.begin() + begin, order.begin() + end);
+    if (!std::all_of(some.begin(), some.end(),
+                     [&](int32_t number) { return isShort(tasks_[static_cast<size_t>(number)].task); }))
+      continue;
     for (int64_t i = begin; i < end; ++i) {
       const auto number = static_cast<size_t>(order[static_cast<size_t>(i)]);
       const int32_t before = tasks_[number].task.before;

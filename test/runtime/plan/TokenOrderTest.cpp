@@ -111,30 +111,49 @@ TEST(TokenOrder, NeighboursChangeNothing) {
   EXPECT_GT(cut, 10);
 }
 
-// The first tiles of all bundles that run at once come first, then their second tiles: rows' sums are read
-// from memory once for a bundle, and no task begins together with the one that it waits for.
+// Eight tiles of each head come first, then the next eight of each: rows' sums are read from memory once for
+// a bundle.
 TEST(TokenOrder, TilesComeInBundles) {
-  constexpr int32_t tiles = 256, instances = 6; // enough tiles that no task is cut
+  constexpr int32_t tiles = 256; // enough that no task is cut
   const Manifest m = tokenManifest(AddsToRows::InOrder);
-  const int64_t bundles = int64_t{instances} * m.kvHeads;
-  for (int multiprocessors : {4, 12, 16}) {
-    const int64_t atOnce = tokenTasksAtOnce(m, multiprocessors);
-    ASSERT_EQ(atOnce % 4, 0);
-    ASSERT_EQ(4 * bundles % atOnce, 0);
-    Nodes roots(instances, {-1, tiles * tokenTile});
-    Result<Plan> plan = makePlan(m, forestBatch(roots), {.multiprocessors = multiprocessors});
-    ASSERT_TRUE(plan);
-    ASSERT_EQ(std::ssize(plan->tokenTasks), tiles * bundles);
-    std::map<std::pair<int32_t, int32_t>, int64_t> places; // of an instance's and a head's last task
-    for (int64_t i = 0; i < std::ssize(plan->tokenTasks); ++i) {
-      const PlanTokenTask &task = plan->tokenTasks[static_cast<size_t>(i)];
-      const int64_t first = i / (4 * bundles) * 4; // tile of its bundle
-      ASSERT_EQ(task.kvBegin, (first + i % atOnce / (atOnce / 4)) * tokenTile);
-      const auto place = places.find({task.instance, task.ordinal});
-      ASSERT_EQ(task.before, place == places.end() ? -1 : place->second);
-      places[{task.instance, task.ordinal}] = i;
+  Result<Plan> plan = makePlan(m, forestBatch({{-1, tiles * tokenTile}}), {.multiprocessors = 132});
+  ASSERT_TRUE(plan);
+  ASSERT_EQ(std::ssize(plan->tokenTasks), tiles * m.kvHeads);
+  for (int64_t i = 0; i < std::ssize(plan->tokenTasks); ++i) {
+    const PlanTokenTask &task = plan->tokenTasks[static_cast<size_t>(i)];
+    const int64_t bundle = i / (8 * m.kvHeads);
+    EXPECT_EQ(task.ordinal, i / 8 % m.kvHeads);
+    EXPECT_EQ(task.kvBegin, (bundle * 8 + i % 8) * tokenTile);
+  }
+}
+
+// Of short tasks that run at once the first tiles of all bundles come first, then the second ones: no task
+// begins together with the one that it waits for.
+TEST(TokenOrder, ShortTasksComeByTheirPlaces) {
+  Manifest m = tokenManifest(AddsToRows::InOrder);
+  m.qHeads = m.kvHeads;
+  for (const auto &[rows, inBundle] : {std::pair(32, 4), std::pair(64, 8)}) {
+    const int32_t tokens = rows * rowsOfTile(m), tiles = tokens / tokenTile, instances = 24;
+    const int64_t bundles = int64_t{instances} * m.kvHeads;
+    for (int multiprocessors : {8, 16}) {
+      const int64_t atOnce = tokenTasksAtOnce(m, multiprocessors);
+      ASSERT_EQ(atOnce % inBundle, 0);
+      ASSERT_EQ(inBundle * bundles % atOnce, 0);
+      Result<Plan> plan =
+          makePlan(m, forestBatch(Nodes(instances, {-1, tokens})), {.multiprocessors = multiprocessors});
+      ASSERT_TRUE(plan);
+      ASSERT_EQ(std::ssize(plan->tokenTasks), tiles * bundles);
+      std::map<std::pair<int32_t, int32_t>, int64_t> places; // of an instance's and a head's last task
+      for (int64_t i = 0; i < std::ssize(plan->tokenTasks); ++i) {
+        const PlanTokenTask &task = plan->tokenTasks[static_cast<size_t>(i)];
+        const int64_t first = i / (inBundle * bundles) * inBundle; // tile of its bundle
+        ASSERT_EQ(task.kvBegin, (first + i % atOnce / (atOnce / inBundle)) * tokenTile);
+        const auto place = places.find({task.instance, task.ordinal});
+        ASSERT_EQ(task.before, place == places.end() ? -1 : place->second);
+        places[{task.instance, task.ordinal}] = i;
+      }
+      ASSERT_EQ(std::ssize(places), bundles);
     }
-    ASSERT_EQ(std::ssize(places), bundles);
   }
 }
 
@@ -178,7 +197,7 @@ TEST(TokenOrder, TasksWaitLittle) {
   const std::tuple<const Manifest *, Nodes, double> problems[] = {
       {&m, Nodes(64, {-1, 4096}), 0.02},   {&m, Nodes(128, {-1, 2048}), 0.02},
       {&m, Nodes(256, {-1, 1024}), 0.02},  {&full, Nodes(256, {-1, 1024}), 0.02},
-      {&full, Nodes(8, {-1, 8192}), 0.02}, {&m, ragged, 0.12},
+      {&full, Nodes(8, {-1, 8192}), 0.05}, {&m, ragged, 0.12},
   };
   for (const auto &[manifest, nodes, most] : problems) {
     Result<Plan> plan = makePlan(*manifest, forestBatch(nodes), {.multiprocessors = 132});

@@ -160,7 +160,9 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
                               << " stationary: wgmma needs sm_90a, and dims that fit its registers";
     tile::schedulesAttr.set(function, ArrayAttr::get(&getContext(), {chosen.rows}));
     tile::tokenScheduleAttr.set(function, chosen.tokens);
-    decided += 2;
+    if (chosen.values)
+      tile::valueScheduleAttr.set(function, chosen.values);
+    decided += chosen.values ? 3 : 2;
     return success();
   }
 

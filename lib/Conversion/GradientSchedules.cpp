@@ -23,7 +23,7 @@
 //
 // If dk and dv do not fit registers together (heads of 192 and 256), each
 // has a kernel of its own, which computes the scores again: eight MMAs instead
-// of seven.
+// of seven. Fused, the kernels for keys add to rows: six instead of five.
 //
 //===----------------------------------------------------------------------===//
 #include "GradientSchedules.h"
@@ -42,7 +42,9 @@ using namespace mlir::tile;
 static constexpr int64_t warpLines = 16;
 /// Tiles in flight. A tile of wgmma takes about as long to compute as to arrive: a third is on its way
 /// meanwhile, but not of fused tiles of 128 rows, which take twice as long to compute.
-static constexpr int64_t mmaStages = 2, mostStages = 3;
+/// Kernels for values alone need two, whose MMAs run beside the exponentials of the next tile. If sums of
+/// rows have a place in parts, two stages fit beside short values only, and spill 4 bytes in an order.
+static constexpr int64_t mmaStages = 2, mostStages = 3, leastStagesOfValues = 2, stagesBesideParts = 1;
 /// The warps of a block that compute, by mma and by wgmma.
 static constexpr int64_t mmaWarps = 4, wgmmaWarps = 2 * ScheduleAttr::groupWarps;
 /// The lines of a tile that is walked, from the longest.
@@ -70,6 +72,8 @@ static constexpr int64_t wgmmaRoomOfBoth = 224, wgmmaRoomOfBothAndSlopes = 216,
                          wgmmaRoomOfBothAndSlopesOfPanels = 196;
 /// The most features of a token whose gradients a warp holds.
 static constexpr int64_t mostTogether = 320;
+/// The most features of a key whose gradient a fused kernel makes beside that of its value.
+static constexpr int64_t widestOfBoth = 192;
 /// The most features of a key and a value: kernels of 320 and 256 spill on sm_80 (2026-12-01).
 static constexpr int64_t mostFeatures = 544;
 /// The most columns of a wgmma, which has all features of a sum.
@@ -91,7 +95,8 @@ struct Held {
   int64_t features, accumulated;
   bool tokens;
   bool addsToRows = false;
-  bool one = false; ///< only one of a token's two gradients
+  bool one = false;        ///< only one of a token's two gradients
+  bool onlyValues = false; ///< that of values, beside kernels that add to rows
 };
 
 class Chooser {
@@ -152,10 +157,10 @@ public:
       if (fragments(held, lines) + slopes > roomOf(held) ||
           (held.tokens && !shape.plain && lines > mostNumbered))
         continue;
-      int64_t stages = mostStages;
+      int64_t stages = held.addsToRows && placesParts() ? stagesBesideParts : mostStages;
       while (stages > 0 && !fitsWgmma(held, lines, stages))
         --stages;
-      if (stages == 0)
+      if (stages < (held.onlyValues ? leastStagesOfValues : 1))
         continue;
       if (held.addsToRows && lines > ScheduleAttr::groupRows)
         stages = stagesBesideExchanges(lines, stages);
@@ -194,7 +199,7 @@ public:
   }
   /// Whether a warpgroup can have half of the features of a key: whole panels, a part of one, or both. With
   /// 96 features, one warpgroup has 64, and the other has 32 and as many zeros. Sums leave in panels of 32.
-  bool halvesFeatures() const { return llvm::is_contained({64, 96, 128, 192}, shape.keyDim); }
+  bool halvesFeatures() const { return llvm::is_contained({64, 96, 128, 192, 256}, shape.keyDim); }
 
   /// Whether lines are whole panels.
   bool isWhole() const { return shape.keyDim % panelFeatures == 0 && shape.valueDim % panelFeatures == 0; }
@@ -239,9 +244,11 @@ private:
   }
   void setExchanges(ScheduleFields &f) const {
     auto bytes = [&](int64_t exchanges) { return fusedBytes(*f.keys, *f.stages, exchanges); };
-    f.exchangeStages = bytes(2) <= chip.sharedPerBlock ? 2 : 1;
+    f.exchangeStages = !placesParts() && bytes(2) <= chip.sharedPerBlock ? 2 : 1;
     f.sharedBytes = bytes(*f.exchangeStages);
   }
+  /// Whether sums of rows have a place in parts. The one tile of gradients of scores is another such place.
+  bool placesParts() const { return placedSums(shape.keyDim) < shape.keyDim; }
   /// The bytes of a kernel with stationary tokens that adds to rows, in the order of its allocations
   /// (StageRowFills.cpp), with the barriers last. With plain scores, the numbers of rows lie in one ring.
   int64_t fusedBytes(int64_t lines, int64_t stages, int64_t exchanges) const {
@@ -259,7 +266,7 @@ private:
     for (auto [slots, each] : {std::pair(int64_t(1), held), std::pair(stages, lines)})
       for (int64_t features : {keyTile, shape.valueDim})
         placeFilled(slots, tileOf(each, features), /*clears=*/true);
-    place(1, tileOf(lines, keyTile, f32));
+    place(1, tileOf(lines, placedSums(keyTile), f32));
     place(exchanges, tileOf(held, lines));
     for (int64_t ring = 0; ring < (shape.rawScores ? 1 : numbers); ++ring)
       placeFilled(stages, tileOf(shape.rawScores ? numbers * lines : lines, 1, f32), /*clears=*/false);
@@ -275,7 +282,7 @@ private:
   /// both of them where fused kernels end the MMA of values first (GradientTile.h).
   int64_t fragments(Held held, int64_t lines) const {
     int64_t ofMma = held.addsToRows && shape.keyDim > widestBeside ? 0 : registersOf(lines) / 2;
-    return registersOf(held.accumulated) + 2 * registersOf(lines) + ofMma;
+    return registersOf(held.accumulated) + (held.onlyValues ? 1 : 2) * registersOf(lines) + ofMma;
   }
   /// The bytes of a line of keys as it is stored, without metadata.
   int64_t keyBytes() const {
@@ -303,6 +310,23 @@ private:
   const Chip &chip;
 };
 
+/// Fuses the gradients of keys and rows, beside kernels for those of values.
+GradientSchedules chooseFusedApart(const ScheduleShape &shape, const Chooser &chooser) {
+  Held keys{shape.keyDim + shape.valueDim, shape.keyDim, /*tokens=*/true};
+  keys.addsToRows = keys.one = true;
+  GradientSchedules chosen;
+  if (!chooser.isWhole() || !(chosen.tokens = chooser.chooseWgmma(keys)))
+    return {};
+  Held values{shape.keyDim, shape.valueDim, /*tokens=*/true};
+  values.one = values.onlyValues = true;
+  chosen.values = chooser.chooseWgmma(values);
+  if (!chosen.values)
+    return {};
+  chosen.rows = chooser.chooseForSums();
+  chosen.fused = chosen.splitsTokens = true;
+  return chosen;
+}
+
 } // namespace
 
 GradientSchedules mlir::attn::chooseGradientSchedules(const ScheduleShape &shape, const Chip &chip,
@@ -315,11 +339,14 @@ GradientSchedules mlir::attn::chooseGradientSchedules(const ScheduleShape &shape
   if (mayFuse && mayWgmma && chip.hasWgmma && shape.tableReads == 0 && chooser.halvesFeatures()) {
     Held both = tokens;
     both.addsToRows = true;
-    chosen.tokens = chooser.chooseWgmma(both);
+    if (shape.keyDim <= widestOfBoth)
+      chosen.tokens = chooser.chooseWgmma(both);
     chosen.rows = chosen.tokens ? chooser.chooseForSums() : ScheduleAttr();
     chosen.fused = chosen.tokens != nullptr;
     if (chosen.fused)
       return chosen;
+    if (GradientSchedules apart = chooseFusedApart(shape, chooser); apart.fused)
+      return apart;
   }
   if (mayWgmma && chip.hasWgmma) {
     chosen.rows = chooser.chooseWgmma(rows);

@@ -12,6 +12,7 @@ namespace mlir::attn {
 /// that it walks.
 struct GradientSchedules {
   tile::ScheduleAttr rows, tokens; ///< null where no tile of these dims fits
+  tile::ScheduleAttr values;       ///< of kernels for gradients of values; null if it is `tokens`
   /// Whether the kernels with stationary tokens add to the gradient of rows, too. The schedule `rows` is then
   /// for the kernels that begin and end its sums.
   bool fused = false;

@@ -194,17 +194,46 @@ func.func @long(%q: tensor<?x4x160xf16> {attn.name = "q"}, %kv: !attn.kv<dense, 
   return %o : tensor<?x4x160xf16>
 }
 
-// Heads of 256: dk and dv have kernels of their own, for which a tile of 64 rows fits once. Rows with outputs and
+// Heads of 256: dk and dv have kernels of their own. Those of keys also add to rows, in parts, and have one stage; those of
+// values have two.
+// CHECK-LABEL: @wide(
+// CHECK-SAME: attn.fused
+// CHECK-SAME: attn.splits_tokens
+// CHECK-SAME: tile.schedules = [#tile.schedule<mma, rows = 128, keys = 64,
+// CHECK-SAME: tile.token_schedule = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 1, blocks = 1,
+// CHECK-SAME: exchange_stages = 1, shared_bytes = 230256>
+// CHECK-SAME: tile.value_schedule = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1,
+func.func @wide(%q: tensor<?x4x256xbf16> {attn.name = "q"}, %kv: !attn.kv<packed, heads = 2, dim = 256, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x4x256xbf16> attributes {attn.backward} {
+  %0 = attn.init %q : tensor<?x4x256xbf16> -> !attn.state<heads = 4, value_dim = 256>
+  %1 = attn.update %0, %q, %kv see causal scale 0.0625 : tensor<?x4x256xbf16>, !attn.kv<packed, heads = 2, dim = 256, key = bf16, value = bf16> -> !attn.state<heads = 4, value_dim = 256>
+  %o = attn.finish %1 : !attn.state<heads = 4, value_dim = 256> -> tensor<?x4x256xbf16>
+  return %o : tensor<?x4x256xbf16>
+}
+
+// Kernels of values of 192 walk tiles of 96 rows.
+// CHECK-LABEL: @three_panels_of_both(
+// CHECK-SAME: attn.fused
+// CHECK-SAME: attn.splits_tokens
+// CHECK-SAME: tile.token_schedule = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 1, blocks = 1,
+// CHECK-SAME: tile.value_schedule = #tile.schedule<wgmma, rows = 128, keys = 96, warps = 8, stages = 2, blocks = 1,
+func.func @three_panels_of_both(%q: tensor<?x4x192xbf16> {attn.name = "q"}, %kv: !attn.kv<packed, heads = 2, dim = 192, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x4x192xbf16> attributes {attn.backward} {
+  %0 = attn.init %q : tensor<?x4x192xbf16> -> !attn.state<heads = 4, value_dim = 192>
+  %1 = attn.update %0, %q, %kv see causal scale 0.072 : tensor<?x4x192xbf16>, !attn.kv<packed, heads = 2, dim = 192, key = bf16, value = bf16> -> !attn.state<heads = 4, value_dim = 192>
+  %o = attn.finish %1 : !attn.state<heads = 4, value_dim = 192> -> tensor<?x4x192xbf16>
+  return %o : tensor<?x4x192xbf16>
+}
+
+// Apart, too, dk and dv have kernels of their own, for which a tile of 64 rows fits once. Rows with outputs and
 // their gradients do not fit 128 lines.
-// CHECK-LABEL: @wide
+// CHECK-LABEL: @wide_apart
 // CHECK-SAME: attn.splits_tokens
 // CHECK-SAME: tile.schedules = [#tile.schedule<mma, rows = 64, keys = 32,
 // CHECK-SAME: tile.token_schedule = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 1, blocks = 1,
-// MMA-LABEL: @wide
+// MMA-LABEL: @wide_apart
 // MMA-SAME: attn.splits_tokens
 // MMA-NOT: wgmma
 // MMA: return
-func.func @wide(%q: tensor<?x4x256xbf16> {attn.name = "q"}, %kv: !attn.kv<packed, heads = 2, dim = 256, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x4x256xbf16> attributes {attn.backward} {
+func.func @wide_apart(%q: tensor<?x4x256xbf16> {attn.name = "q"}, %kv: !attn.kv<packed, heads = 2, dim = 256, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x4x256xbf16> attributes {attn.backward, attn.ordered = "apart"} {
   %0 = attn.init %q : tensor<?x4x256xbf16> -> !attn.state<heads = 4, value_dim = 256>
   %1 = attn.update %0, %q, %kv see causal scale 0.0625 : tensor<?x4x256xbf16>, !attn.kv<packed, heads = 2, dim = 256, key = bf16, value = bf16> -> !attn.state<heads = 4, value_dim = 256>
   %o = attn.finish %1 : !attn.state<heads = 4, value_dim = 256> -> tensor<?x4x256xbf16>

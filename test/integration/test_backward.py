@@ -127,25 +127,28 @@ WIDE = {
     "values": Problem(2, 2, 136, 256, "f16", "packed", "sink(9) | window(50)"),
     "panels": Problem(4, 1, 224, 200, "bf16", "dense", "all"),
     "sinks": Problem(2, 2, 200, 200, "bf16", "packed", "causal", sinks=True),
+    "eight-heads": Problem(8, 1, 256, 256, "f16", "dense", "causal"),
+    "five-heads": Problem(5, 1, 256, 64, "bf16", "packed", "all"),
+    "three-panels": Problem(4, 2, 192, 192, "bf16", "packed", "causal"),
     "keys-of-five-panels": Problem(2, 1, 320, 128, "bf16", "packed", "causal"),
 }
 
 
-@pytest.mark.parametrize("schedule", ["mma", "wgmma"])
+@pytest.mark.parametrize(("schedule", "ordered"), [("mma", False), *(("wgmma", each) for each in MARKS)])
 @pytest.mark.parametrize("name", WIDE)
-def test_keys_and_values_of_wide_heads_have_kernels_of_their_own(tmp_path, name, schedule):
+def test_keys_and_values_of_wide_heads_have_kernels_of_their_own(tmp_path, name, schedule, ordered):
     file = tmp_path / "wide.mlir"
-    file.write_text(backward(WIDE[name]))
+    file.write_text(backward(WIDE[name], ordered))
     dims = ["--dim=batch=2", "--dim=q_len=1..80", "--dim=kv_len=1..150"]
     options = [f"--device={DEVICE}", f"--schedule={schedule}", "--seed=3"]
     status, report, errors = attn_run(file, "--check", *options, *dims)
     assert status == 0, (errors, report)
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(("target", "ordered"), [("sm_80", False), *(("sm_90a", each) for each in MARKS)])
 @pytest.mark.parametrize("name", WIDE)
-def test_nothing_is_spilled_of_wide_heads(tmp_path, name, target):
-    check_spills(tmp_path, backward(WIDE[name]), target)
+def test_nothing_is_spilled_of_wide_heads(tmp_path, name, target, ordered):
+    check_spills(tmp_path, backward(WIDE[name], ordered), target)
 
 
 @pytest.mark.parametrize("group", [1, 2, 3, 5, 6, 7, 12, 16])
@@ -321,10 +324,10 @@ def test_gradients_are_the_same_bits_in_every_run(tmp_path, text, schedule):
     assert status == 0, errors
 
 
-@pytest.mark.parametrize("name", ["causal", "five-heads-short", "six-heads"])
+@pytest.mark.parametrize("name", ["causal", "five-heads-short", "six-heads", "eight-heads", "three-panels"])
 def test_blocks_that_add_to_the_same_rows_wait_for_each_other(tmp_path, name):
     """Tiles of rows of one task begin elsewhere than those of the next."""
-    problem, _ = POINTS[name]
+    problem = WIDE[name] if name in WIDE else POINTS[name][0]
     file = tmp_path / "order.mlir"
     file.write_text(backward(replace(problem, see="causal"), ordered=True))
     dims = ["--dim=batch=3", "--dim=q_len=150..270", "--dim=kv_len=400"]

@@ -28,6 +28,13 @@ inline int64_t halvedKeyTile(int64_t paddedKeyDim) {
   return llvm::alignTo(paddedKeyDim, panel);
 }
 
+/// The features of a row's sum that have a place in shared memory at once: of heads of more than three panels
+/// a part of 32 for each of the two warpgroups.
+inline int64_t placedSums(int64_t keyTile) {
+  constexpr int64_t widestWhole = 192, parts = 2 * 32;
+  return keyTile > widestWhole ? parts : keyTile;
+}
+
 /// The computation of one kernel: `attn.init`s begin states, updates add to them, merges and other changes
 /// follow, and one `attn.finish` ends. A kernel on wgmma takes a single chain: one init, the updates, and
 /// then changes of the single state. A single chain may also be finished after its first update.

@@ -127,7 +127,7 @@ TEST(TokenOrder, TilesComeInBundles) {
   }
 }
 
-// Of short tasks that run at once the first tiles of all bundles come first, then the second ones: no task
+// The first tiles of all bundles of short tasks that run at once come first, then the second ones: no task
 // begins together with the one that it waits for.
 TEST(TokenOrder, ShortTasksComeByTheirPlaces) {
   Manifest m = tokenManifest(AddsToRows::InOrder);

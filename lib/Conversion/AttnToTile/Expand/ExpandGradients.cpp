@@ -229,8 +229,8 @@ struct WriteGradientModel : OnlineOpInterface::ExternalModel<WriteGradientModel,
 void mlir::attn::expandGradient(const OneUpdate &one, Value result, FragmentExpansion &e) {
   UpdateOp update = one.front();
   RowsPart rows = one.rows(e.b, e.form);
-  GradientTile tile(e, one);
   Stationary of = cast<GradientType>(result.getType()).getOf();
+  GradientTile tile(e, one, of);
   bool held = e.form.keepsTokens(), addsValues = of == Stationary::Tokens || of == Stationary::Values;
   bool addsPairs = of != Stationary::Values; // gradients of scores
   Value queries = rows.copy(Copy::Query), outputGradients = rows.copy(Copy::OutputGradient);
@@ -276,7 +276,7 @@ void mlir::attn::expandGradient(const OneUpdate &one, Value result, FragmentExpa
     delta = tile.number(Copy::Delta);
   // The sum of values of a long or wide tile runs while the warpgroups sync. At other tiles the next scores
   // do (StartEarly.cpp), and the sum runs while gradients of scores are computed.
-  const bool late = exchange && tile.startsValuesLate();
+  const bool late = exchange && addsValues && tile.startsValuesLate();
   auto addValues = [&] { sums.back() = tile.addMma(sums.back(), weights, outputGradients); };
   if (addsValues && !late)
     addValues();
@@ -292,20 +292,30 @@ void mlir::attn::expandGradient(const OneUpdate &one, Value result, FragmentExpa
   if (!held)
     RowSums(e).addTile(MutableArrayRef(sums).drop_front(), weights, products, delta,
                        ValueRange(ofRegion).drop_front(2));
-  Value ofRows;
+  // Without values' gradients, those of keys run while the warpgroups sync. Queries are released when they
+  // end, and the next tile arrives beside the sums of rows.
+  const bool keysFirst = exchange && !addsValues;
+  if (keysFirst)
+    sums.front() = tile.addMma(sums.front(), gradients, queries);
+  SmallVector<Value> ofRows;
+  bool endsKeys = keysFirst;
   if (exchange) {
-    tile.stage(gradients, exchange);
+    tile.stage(gradients, exchange, rows.copy(Copy::Sums));
     if (late)
       addValues();
-    tile.syncExchange();
+    tile.syncExchange(rows.copy(Copy::Sums));
     if (wide)
       sums.back() = tile.finish(sums.back(), 0).front();
     ofRows = tile.startRows(exchange, keys);
   }
-  sums.front() = tile.addMma(sums.front(), gradients, held ? queries : keys);
+  if (keysFirst)
+    sums.front() = tile.finish(sums.front(), ofRows.size()).front();
+  else
+    sums.front() = tile.addMma(sums.front(), gradients, held ? queries : keys);
   if (exchange)
-    tile.addRows(ofRows, sums.front(), exchange, keys, rows.copy(Copy::Sums));
-  size_t mmas = wide ? 0 : addsValues ? 2 : 1; // those in flight; other sums of rows need no wait
+    endsKeys |= tile.addRows(ofRows, sums.front(), exchange, keys, rows.copy(Copy::Sums));
+  // MMAs in flight; other sums of rows need no wait.
+  size_t mmas = endsKeys ? 0 : addsValues ? 2 : 1;
   SmallVector<Value> finished;
   if (mmas > 0)
     finished = tile.finish(ValueRange(sums).take_front(mmas), 0);

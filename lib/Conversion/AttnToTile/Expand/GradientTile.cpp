@@ -55,32 +55,74 @@ Value GradientTile::addMma(Value sum, Value ofPairs, Value other) {
 ///
 /// If pieces are added in an order, the warp that stores arrives at `added` when they are, and a third warp
 /// posts it: its fence takes about as long as a tile. It arrives at `ready` before.
-static constexpr int64_t exchanged = 1, staged = 2, added = 4, ready = 5;
+///
+/// If the tile of gradients is a second place for sums, `exchanged` says that both places are free. Warps
+/// that compute sync at `met` when gradients lie there, and again when they have been multiplied.
+static constexpr int64_t exchanged = 1, staged = 2, added = 4, ready = 5, met = 6;
 /// The progress of a task that has added to all of its rows.
 static constexpr int32_t allRows = 1 << 30;
 static constexpr int64_t warpThreads = 32, groupThreads = ScheduleAttr::groupWarps * warpThreads;
 
-void GradientTile::stage(Value scoreGradients, Value exchange) {
+void GradientTile::stage(Value scoreGradients, Value exchange, Value place) {
+  if (placesParts(place))
+    NamedBarrierSyncOp::create(b, b.i32(exchanged), threadsThatSync());
   StageOp::create(b, scoreGradients, exchange, tokens.getWarp());
 }
 
-void GradientTile::syncExchange() {
+void GradientTile::syncExchange(Value place) {
   FenceAsyncOp::create(b);
-  NamedBarrierSyncOp::create(b, b.i32(exchanged), threadsThatSync());
+  if (placesParts(place))
+    meet();
+  else
+    NamedBarrierSyncOp::create(b, b.i32(exchanged), threadsThatSync());
+}
+
+void GradientTile::meet() { NamedBarrierSyncOp::create(b, b.i32(met), e.schedule.getWarps() * warpThreads); }
+
+SmallVector<Value, 2> GradientTile::placesOf(Value exchange, Value place) {
+  SmallVector<Value, 2> places{place};
+  if (placesParts(place))
+    places.push_back(OverlayOp::create(b, place.getType(), exchange, b.i32(0)));
+  return places;
+}
+
+bool GradientTile::placesParts(Value place) {
+  return cast<SharedType>(place.getType()).getCols() < e.form.getKeyTile();
 }
 
 SmallVector<GradientTile::Piece, 2> GradientTile::pieces() {
   constexpr int64_t panel = 64;
   int64_t features = e.form.getKeyTile();
   if (halvesRows())
-    return {{Value(), features}};
+    return {{0, 0, features}};
   int64_t half = features / e.schedule.getConsumers(), whole = half / panel * panel, rest = half - whole;
-  auto from = [&](int64_t ofFirst, int64_t ofSecond) {
-    return b.add(b.i32(ofFirst), b.mul(group(), b.i32(ofSecond - ofFirst)));
-  };
   if (whole == 0 || rest == 0)
-    return {{b.mul(group(), b.i32(half)), half}};
-  return {{from(0, half + rest), whole}, {from(whole, half), rest}};
+    return {{0, half, half}};
+  return {{0, half + rest, whole}, {whole, half, rest}};
+}
+
+Value GradientTile::firstOf(const Piece &piece) {
+  if (halvesRows())
+    return {};
+  return b.add(b.i32(piece.ofFirst), b.mul(group(), b.i32(piece.ofSecond - piece.ofFirst)));
+}
+
+SmallVector<GradientTile::Piece> GradientTile::parts() {
+  SmallVector<Piece> found;
+  for (const Piece &piece : pieces())
+    for (int64_t at = 0; at < piece.features; at += panelSums)
+      found.push_back({piece.ofFirst + at, piece.ofSecond + at, panelSums});
+  return found;
+}
+
+SmallVector<Value> GradientTile::startRows(Value exchange, Value keys) {
+  SmallVector<Piece, 2> all = pieces();
+  if (of == Stationary::Tokens)
+    all.resize(1);
+  SmallVector<Value> started;
+  for (const Piece &piece : all)
+    started.push_back(startPiece(piece, exchange, keys));
+  return started;
 }
 
 Value GradientTile::startPiece(const Piece &piece, Value exchange, Value keys) {
@@ -91,23 +133,53 @@ Value GradientTile::startPiece(const Piece &piece, Value exchange, Value keys) {
     exchange = OverlayOp::create(b, columns, exchange, b.mul(group(), b.i32(whole.getRows() / 2)));
   }
   FragmentType type = b.fragment({Axis::Query, Axis::Feature}, {warpLines, piece.features}, b.getF32Type());
-  return StartMmaOp::create(b, type, exchange, Value(), keys, piece.first, IntegerAttr(), Value());
+  return StartMmaOp::create(b, type, exchange, Value(), keys, firstOf(piece), IntegerAttr(), Value());
 }
 
-void GradientTile::addRows(Value first, Value &ofKeys, Value exchange, Value keys, Value place) {
+bool GradientTile::addRows(ArrayRef<Value> started, Value &ofKeys, Value exchange, Value keys, Value place) {
   SmallVector<Piece, 2> all = pieces();
-  put(all.front(), finish(first, 1).front(), place);
-  for (const Piece &piece : ArrayRef(all).drop_front()) {
+  const int64_t behind = of == Stationary::Tokens ? 1 : 0; // the sum of keys
+  if (placesParts(place))
+    putParts(finish(started, behind), exchange, place);
+  else
+    for (auto [number, piece] : llvm::enumerate(ArrayRef(all).take_front(started.size())))
+      put(piece, finish(started[number], started.size() - 1 - number + behind).front(), place);
+  for (const Piece &piece : ArrayRef(all).drop_front(started.size())) {
     SmallVector<Value> ended = finish({ofKeys, startPiece(piece, exchange, keys)}, 0);
     ofKeys = ended.front();
     put(piece, ended.back(), place);
   }
-  FenceAsyncOp::create(b);
-  if (e.schedule.getExchanges() > 1)
-    NamedBarrierArriveOp::create(b, b.add(b.i32(staged), group()), groupThreads + warpThreads);
-  else
-    NamedBarrierSyncOp::create(b, b.i32(staged), threadsThatSync());
-  storePieces(place);
+  if (!placesParts(place)) {
+    FenceAsyncOp::create(b);
+    if (e.schedule.getExchanges() > 1)
+      NamedBarrierArriveOp::create(b, b.add(b.i32(staged), group()), groupThreads + warpThreads);
+    else
+      NamedBarrierSyncOp::create(b, b.i32(staged), threadsThatSync());
+  }
+  storePieces(exchange, place);
+  return all.size() > started.size();
+}
+
+void GradientTile::putParts(ArrayRef<Value> sums, Value exchange, Value place) {
+  SmallVector<Value> columns;
+  for (Value sum : sums) {
+    auto type = cast<FragmentType>(sum.getType());
+    auto some = b.fragment({Axis::Query, Axis::Feature}, {type.getSizes()[0], panelSums}, type.getElement());
+    for (int64_t at = 0; at < type.getSizes()[1]; at += panelSums)
+      columns.push_back(PartOp::create(b, some, sum, b.getI64IntegerAttr(at)));
+  }
+  meet(); // both have multiplied the gradients of scores
+  SmallVector<Value, 2> places = placesOf(exchange, place);
+  for (auto [number, part] : llvm::enumerate(parts())) {
+    const size_t turn = number % places.size();
+    if (number > 0 && turn == 0)
+      NamedBarrierSyncOp::create(b, b.i32(exchanged), threadsThatSync());
+    put(part, columns[number], places[turn]);
+    if (turn + 1 == places.size() || number + 1 == columns.size()) {
+      FenceAsyncOp::create(b);
+      NamedBarrierSyncOp::create(b, b.i32(staged), threadsThatSync());
+    }
+  }
 }
 
 void GradientTile::put(const Piece &piece, Value sum, Value place) {
@@ -164,36 +236,50 @@ static void waitFor(KernelBuilder &b, Value task, Value progress) {
   SemaphoreWaitOp::create(b, planArray(b, PlanArray::Semaphores), b.wide(b.max(task, b.i32(0))), least);
 }
 
-void GradientTile::storePieces(Value place) {
-  Value after = beginningOf(b).getAfter();
-  if (after)
+void GradientTile::storePieces(Value exchange, Value place) {
+  if (beginningOf(b).getAfter())
     post(b, progressBefore(), postsHere());
   OpBuilder::InsertionGuard guard(b);
   auto delegate = DelegateOp::create(b, storingWarp);
   b.createBlock(&delegate.getBody());
-  WaitTmaStoresOp::create(b); // of the tile before
-  NamedBarrierArriveOp::create(b, b.i32(exchanged), threadsThatSync());
-  if (after)
-    passAdded(b, postsHere());
-  if (e.schedule.getExchanges() == 1)
-    NamedBarrierSyncOp::create(b, b.i32(staged), threadsThatSync());
-  for (int64_t group = 0; group < e.schedule.getConsumers(); ++group) {
-    if (e.schedule.getExchanges() > 1)
-      NamedBarrierSyncOp::create(b, b.i32(staged + group), groupThreads + warpThreads);
-    if (after && group == 0)
-      waitFor(b, after, progressOf(after));
-    Value part = partOf(place, b.i32(group));
-    int64_t panels = cast<SharedType>(part.getType()).getCols() / panelSums;
-    tmaStoreSums(b, e.form, rows, part, b.i32(halvesRows() ? group * ScheduleAttr::groupRows : 0),
-                 halvesRows() ? Value() : b.i32(group * panels));
+  SmallVector<Value, 2> places = placesOf(exchange, place);
+  // A place of all features has those of each warpgroup one after the other.
+  SmallVector<Piece> all{{0, e.form.getKeyTile() / 2, e.form.getKeyTile() / 2}};
+  if (placesParts(place))
+    all = parts();
+  for (size_t number = 0; number < all.size(); number += places.size()) {
+    auto some = ArrayRef(all).drop_front(number).take_front(places.size());
+    storeAt(ArrayRef(places).take_front(some.size()), some, /*first=*/number == 0);
   }
 }
 
-int64_t GradientTile::parts() { return e.form.getGroup() / rows.heads(); }
+void GradientTile::storeAt(ArrayRef<Value> places, ArrayRef<Piece> pieces, bool first) {
+  Value after = beginningOf(b).getAfter();
+  const bool syncsAll = e.schedule.getExchanges() == 1;
+  WaitTmaStoresOp::create(b); // of the pieces before
+  NamedBarrierArriveOp::create(b, b.i32(exchanged), threadsThatSync());
+  if (after && first)
+    passAdded(b, postsHere());
+  if (syncsAll)
+    NamedBarrierSyncOp::create(b, b.i32(staged), threadsThatSync());
+  for (int64_t group = 0; group < e.schedule.getConsumers(); ++group) {
+    if (!syncsAll)
+      NamedBarrierSyncOp::create(b, b.i32(staged + group), groupThreads + warpThreads);
+    if (after && first && group == 0)
+      waitFor(b, after, progressOf(after));
+    for (auto [place, piece] : llvm::zip_equal(places, pieces)) {
+      Value panel = b.i32((group == 0 ? piece.ofFirst : piece.ofSecond) / panelSums);
+      tmaStoreSums(b, e.form, rows, partOf(place, b.i32(group)),
+                   b.i32(halvesRows() ? group * ScheduleAttr::groupRows : 0), halvesRows() ? Value() : panel);
+    }
+  }
+}
+
+int64_t GradientTile::groupParts() { return e.form.getGroup() / rows.heads(); }
 
 Value GradientTile::progressBefore() {
   if (Value part = rows.op.getPart())
-    return b.sub(progress(b, rows.begin(), part, parts()), b.i32(1));
+    return b.sub(progress(b, rows.begin(), part, groupParts()), b.i32(1));
   return progress(b, b.add(rows.begin(), b.i32(e.form.getRows())));
 }
 
@@ -211,13 +297,13 @@ Value GradientTile::progressOf(Value task) {
   }
   int64_t lines = e.form.getRows();
   Value tile = b.div(b.sub(rows.begin(), begin), lines);
-  return progress(b, b.add(begin, b.mul(tile, b.i32(lines))), part, parts());
+  return progress(b, b.add(begin, b.mul(tile, b.i32(lines))), part, groupParts());
 }
 
 Value GradientTile::postsHere() {
   Value tile = b.div(rows.begin(), e.form.getRows());
   if (Value part = rows.op.getPart())
-    tile = b.add(b.mul(tile, b.i32(parts())), part);
+    tile = b.add(b.mul(tile, b.i32(groupParts())), part);
   else if (rows.heads() == 1)
     return {};
   return b.compare(arith::CmpIPredicate::eq, b.rem(tile, 2), b.i32(0));
@@ -243,7 +329,7 @@ Value GradientTile::placeOf(const Piece &piece, Value place) {
   Type lines = placeType(whole.getRows() * whole.getCols() / panelSums, panelSums);
   Value panels = OverlayOp::create(b, lines, place, b.i32(0)); // one after the other
   return OverlayOp::create(b, placeType(whole.getRows(), piece.features), panels,
-                           b.mul(b.div(piece.first, panelSums), b.i32(whole.getRows())));
+                           b.mul(b.div(firstOf(piece), panelSums), b.i32(whole.getRows())));
 }
 
 int64_t GradientTile::threadsThatSync() { return e.schedule.getWarps() * warpThreads + warpThreads; }

@@ -20,9 +20,9 @@ void waitForPieces(KernelBuilder &b);
 /// The steps of an update after rows are finished: sums over pairs of rows and tokens.
 class GradientTile {
 public:
-  GradientTile(FragmentExpansion &e, const OneUpdate &one)
-      : e(e), b(e.b), one(one), rows(one.rows(e.b, e.form)), tokens(one.tokens()),
-        held(e.form.keepsTokens()) {}
+  GradientTile(FragmentExpansion &e, const OneUpdate &one, Stationary of = Stationary::Tokens)
+      : e(e), b(e.b), one(one), rows(one.rows(e.b, e.form)), tokens(one.tokens()), held(e.form.keepsTokens()),
+        of(of) {}
 
   /// Whether MMAs are started here and finished later.
   bool startsMmas() { return e.form.getMmas() == Mmas::Wgmma; }
@@ -39,17 +39,18 @@ public:
   /// Whether sums of tokens leave no registers for the results of two other MMAs, or for numbers of rows
   /// beside one: gradients of scores then begin with deltas, when the weights are known, values' gradients
   /// end when warpgroups have met, and sums of rows are added piece by piece.
-  bool isWide() { return e.form.getKeyTile() > widestBeside; }
+  bool isWide() { return of == Stationary::Tokens && e.form.getKeyTile() > widestBeside; }
   /// Writes a tile's gradients of scores to shared memory, for the other warpgroup.
-  void stage(Value scoreGradients, Value exchange);
+  void stage(Value scoreGradients, Value exchange, Value place);
   /// Waits for the other warpgroup's gradients of scores.
-  void syncExchange();
-  /// Starts this warpgroup's first MMA for the sums of the tile's rows.
-  Value startRows(Value exchange, Value keys) { return startPiece(pieces().front(), exchange, keys); }
+  void syncExchange(Value place);
+  /// Starts this warpgroup's MMAs for the sums of the tile's rows: beside values' gradients the first.
+  SmallVector<Value> startRows(Value exchange, Value keys);
   /// Adds to sums in memory, through `place` in shared memory, from where a producer warp stores them: the
-  /// result of the first MMA, and those of others, which it starts. The sum of keys, started meanwhile, ends
-  /// with these if there are any.
-  void addRows(Value first, Value &ofKeys, Value exchange, Value keys, Value place);
+  /// results of MMAs that have been started, and those of others, which it starts. Beside values' gradients
+  /// the sum of keys was started meanwhile. It ends with those others if there are any; returns whether it
+  /// did.
+  bool addRows(ArrayRef<Value> started, Value &ofKeys, Value exchange, Value keys, Value place);
   /// A number of each row: a fragment, or loaded from the tile that it was copied to.
   Value number(Copy name);
   Value weights(Value scores, Value lse);
@@ -64,21 +65,34 @@ private:
   Value group() { return b.div(tokens.getGroup(), tile::ScheduleAttr::groupRows); }
   /// Whether a warpgroup adds to half of a tile's rows; otherwise it adds half of the features of all rows.
   bool halvesRows() { return e.form.getRows() > tile::ScheduleAttr::groupRows; }
-  /// Features of a row's sum that one MMA of a warpgroup makes. All of them have no first one.
+  /// Features of a row's sum that one MMA of a warpgroup makes: from which on, in each of the two.
   struct Piece {
-    Value first;
-    int64_t features;
+    int64_t ofFirst, ofSecond, features;
   };
   /// The features of a row that this warpgroup adds to: half of them, or all features of its rows. Half of an
   /// odd number of panels is some whole ones and half of the middle one, each a piece.
   SmallVector<Piece, 2> pieces();
   Value startPiece(const Piece &piece, Value exchange, Value keys);
+  /// Its first feature in this warpgroup; null if each has all features of its rows.
+  Value firstOf(const Piece &piece);
   /// Writes the sum of a piece to its place.
   void put(const Piece &piece, Value sum, Value place);
+  /// The parts of pieces, if only parts have a place, one after the other.
+  SmallVector<Piece> parts();
+  /// Writes parts of these sums there.
+  void putParts(ArrayRef<Value> sums, Value exchange, Value place);
+  /// Whether sums have a place in parts. The tile of gradients of scores is another one, when these have been
+  /// multiplied.
+  bool placesParts(Value place);
+  SmallVector<Value, 2> placesOf(Value exchange, Value place);
+  /// Waits for the other warpgroup.
+  void meet();
   /// Lets the warp that stores add the pieces of all warpgroups to the sums.
-  void storePieces(Value place);
+  void storePieces(Value exchange, Value place);
+  /// Adds what lies at these places, one piece each.
+  void storeAt(ArrayRef<Value> places, ArrayRef<Piece> pieces, bool first);
   /// The number of parts of a group, one after the other at the same rows.
-  int64_t parts();
+  int64_t groupParts();
   /// How far this task has come when the tile before this one has been added.
   Value progressBefore();
   /// How far another task must have come, whose terms of this tile's sums come first.
@@ -100,7 +114,8 @@ private:
   const OneUpdate &one;
   RowsPart rows;
   TokensOp tokens;
-  bool held; ///< whether tokens are stationary
+  bool held;     ///< whether tokens are stationary
+  Stationary of; ///< the sums that stay
 };
 
 } // namespace mlir::attn

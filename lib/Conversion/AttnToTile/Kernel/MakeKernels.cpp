@@ -93,7 +93,7 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
     if (!ofTokens || !llvm::hasSingleElement(schedules))
       return function.emitError("expected one of tile.schedules, of rows, and a tile.token_schedule; "
                                 "--attn-choose-schedule chooses them");
-    tile::ScheduleAttr ofRows = *schedules.begin();
+    tile::ScheduleAttr ofRows = *schedules.begin(), ofValues = tile::valueScheduleAttr.get(function);
     gpu::GPUModuleOp module = makeModule(function);
     Builder b(function.getContext());
     auto make = [&](const Twine &name, tile::ScheduleAttr schedule, Stationary stationary) {
@@ -124,11 +124,14 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
       stationary = {Stationary::Keys, Stationary::Values};
     for (auto [i, update] : llvm::enumerate(chain.updates))
       for (Stationary each : stationary) {
-        func::FuncOp kernel = make("_" + stringifyStationary(each) + Twine(ofTokens.getRows()) + "_" +
+        const bool valuesAlone = each == Stationary::Values;
+        tile::ScheduleAttr schedule = valuesAlone && ofValues ? ofValues : ofTokens;
+        func::FuncOp kernel = make("_" + stringifyStationary(each) + Twine(schedule.getRows()) + "_" +
                                        argumentName(update.getKv()),
-                                   ofTokens, each);
+                                   schedule, each);
         operandAttr.set(kernel, b.getI32IntegerAttr(i));
-        setFused(kernel, inOrder ? FusedPart::AddInOrder : FusedPart::Add);
+        if (!valuesAlone)
+          setFused(kernel, inOrder ? FusedPart::AddInOrder : FusedPart::Add);
       }
     func::FuncOp sums = copyInto(module, function, (function.getName() + "_sum").str());
     for (StringRef asked : {StringRef(backwardAttr), StringRef(orderedAttr), StringRef(fusedAttr),
@@ -206,6 +209,7 @@ struct MakeKernels : mlir::attn::impl::MakeKernelsPassBase<MakeKernels> {
     tile::schedulesAttr.remove(copy);
     tile::mergeScheduleAttr.remove(copy);
     tile::tokenScheduleAttr.remove(copy);
+    tile::valueScheduleAttr.remove(copy);
     devicePlanAttr.remove(copy);
     significanceAttr.remove(copy);
     significanceRowsAttr.remove(copy);

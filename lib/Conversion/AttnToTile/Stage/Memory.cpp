@@ -139,7 +139,7 @@ void Memory::addTokens() {
 void Memory::addExchange() {
   if (!k.gradient.getAddsRows())
     return;
-  sums = alloc(k.rowTile(k.rowLines(), k.form.getKeyTile(), /*boxes=*/0, b.getF32Type()));
+  sums = alloc(k.rowTile(k.rowLines(), placedSums(k.form.getKeyTile()), /*boxes=*/0, b.getF32Type()));
   auto tile = SharedType::get(b.getContext(), Axis::Key, k.tokenLines(), Axis::Query, k.rowLines(),
                               k.form.getElement(), /*swizzled=*/false, /*boxes=*/0);
   exchange = alloc(RingType::get(b.getContext(), k.schedule.getExchanges(), tile));

@@ -101,7 +101,9 @@ void TokenWalk::walkTask(const TokenTask &task) {
                                    chain.addsInOrder() ? task.before : Value(), /*with_lse=*/false,
                                    chain.addsToRows(), chain.addsInOrder(), /*summed=*/false, IntegerAttr());
   Value rowBegin = task.rowBegin, rowEnd = task.rowEnd, backwards;
-  if (chain.addsToRows()) { // from either end (runtime/src/plan/TokenTasks.h)
+  const bool valuesAlone =
+      chain.gradient && chain.gradient.getGradient().getType().getOf() == Stationary::Values;
+  if (chain.addsToRows() || valuesAlone) { // from either end (runtime/src/plan/TokenTasks.h)
     backwards = b.less(task.rowEnd, task.rowBegin);
     rowBegin = b.min(task.rowBegin, task.rowEnd), rowEnd = b.max(task.rowBegin, task.rowEnd);
   }

@@ -60,7 +60,7 @@ LogicalResult TileDialect::verifyOperationAttribute(Operation *op, NamedAttribut
       if (!rows.insert(schedule.getRows()).second)
         return op->emitOpError("expected one schedule per number of rows, got two for ")
                << schedule.getRows();
-  } else if (name == scheduleAttr || name == tokenScheduleAttr) {
+  } else if (name == scheduleAttr || name == tokenScheduleAttr || name == valueScheduleAttr) {
     if (!isa<ScheduleAttr>(value))
       return expected("a #tile.schedule");
   } else if (name == mergeScheduleAttr) {

@@ -38,6 +38,8 @@
 //
 // Here B stays in flight, as registers suffice. (For heads of 128, B finished first made ptxas spill.)
 //
+// A ring of one stage has no next tile before the iteration ends: such loops are unchanged.
+//
 // The last iteration has no next tile. It starts the MMA once more with its own tile, and the result is
 // unused. Started in one of two branches, an MMA would be in flight on one path only, and ptxas would also
 // give up (warning C7514).
@@ -68,9 +70,9 @@ using namespace mlir::tile;
 /// The largest number of columns of the first MMA's result. Loops of longer tiles are unchanged: they are not
 /// measured.
 static constexpr int64_t mostColumns = 64;
-/// The most columns of sums that a loop with a barrier carries beside an early MMA, whose registers they
-/// need.
-static constexpr int64_t mostCarried = 256;
+/// The most columns beside an early MMA, whose registers they need: of sums that a loop with a barrier
+/// carries, and of results that begin after the barrier.
+static constexpr int64_t mostBeside = 320;
 
 namespace {
 
@@ -170,12 +172,15 @@ bool EarlyMma::matchFirst() {
 }
 
 bool EarlyMma::matchBarrier() {
-  int64_t carried = 0;
+  int64_t beside = 0;
   for (Value each : loop.getRegionIterArgs())
     if (auto sum = dyn_cast<FragmentType>(each.getType()); sum && sum.getRank() == 2)
-      carried += sum.getSizes()[1];
-  if (carried > mostCarried)
-    return refuse("it carries sums of " + Twine(carried) + " columns, more than " + Twine(mostCarried));
+      beside += sum.getSizes()[1];
+  for (StartMmaOp each : starts)
+    if (!each.getAcc() && meet->isBeforeInBlock(each))
+      beside += each.getResult().getType().getSizes()[1];
+  if (beside > mostBeside)
+    return refuse("its sums have " + Twine(beside) + " columns, more than " + Twine(mostBeside));
   for (Operation *op = meet;
        op && (isa<NamedBarrierSyncOp, FenceAsyncOp, WaitTmaStoresOp>(op) || isMemoryEffectFree(op));
        op = op->getPrevNode())
@@ -299,7 +304,7 @@ struct StartEarly : tile::impl::StartEarlyPassBase<StartEarly> {
     SmallVector<scf::ForOp> loops;
     for (auto kernel : getOperation().getOps<func::FuncOp>())
       if (auto schedule = tile::scheduleAttr.get(kernel);
-          schedule && schedule.getKind() == ScheduleKind::Wgmma)
+          schedule && schedule.getKind() == ScheduleKind::Wgmma && schedule.getStages() > 1)
         kernel.walk([&](scf::ForOp loop) { loops.push_back(loop); });
     for (scf::ForOp loop : loops)
       if (EarlyMma found(loop); found.match()) {

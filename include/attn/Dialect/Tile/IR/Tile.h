@@ -50,6 +50,7 @@ namespace mlir::tile {
 /// The attributes that passes set for later passes (TileDialect.td).
 inline constexpr attn::TypedAttr<TileDialect::SchedulesAttrHelper> schedulesAttr;
 inline constexpr attn::TypedAttr<TileDialect::TokenScheduleAttrHelper> tokenScheduleAttr;
+inline constexpr attn::TypedAttr<TileDialect::ValueScheduleAttrHelper> valueScheduleAttr;
 inline constexpr attn::TypedAttr<TileDialect::MergeScheduleAttrHelper> mergeScheduleAttr;
 inline constexpr attn::TypedAttr<TileDialect::ScheduleAttrHelper> scheduleAttr;
 inline constexpr attn::TypedAttr<TileDialect::ParametersAttrHelper> parametersAttr;

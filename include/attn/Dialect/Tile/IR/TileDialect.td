@@ -25,6 +25,7 @@ def Tile_Dialect : Dialect {
     |---|---|---|
     | `tile.schedules` | a problem's function | the schedules of its kernels, one per number of rows |
     | `tile.token_schedule` | a problem's function | the schedule of kernels with stationary tokens |
+    | `tile.value_schedule` | a problem's function | the schedule of kernels for gradients of values, where it differs |
     | `tile.merge_schedule` | a problem's function, and a merge kernel | the schedule of the merge kernel |
     | `tile.schedule` | a kernel | its schedule |
     | `tile.parameters` | a kernel | its parameters in order: a `#tile.parameter` each |
@@ -42,6 +43,7 @@ def Tile_Dialect : Dialect {
   let discardableAttrs = (ins
     "::mlir::ArrayAttr":$schedules,
     "::mlir::tile::ScheduleAttr":$token_schedule,
+    "::mlir::tile::ScheduleAttr":$value_schedule,
     "::mlir::tile::MergeScheduleAttr":$merge_schedule,
     "::mlir::tile::ScheduleAttr":$schedule,
     "::mlir::ArrayAttr":$parameters,

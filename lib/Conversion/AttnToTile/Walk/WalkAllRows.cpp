@@ -27,9 +27,6 @@ void mlir::attn::walkAllRows(Chain &chain, func::FuncOp kernel, const IRMapping 
   b.scale();
   Value warpRow = b.mul(WarpIdOp::create(b, i32), b.i32(schedule.getWarpRows()));
   StartNextOp::create(b);
-  const bool ends = chain.gradient.getSummed();
-  if (ends)
-    WaitPreviousOp::create(b);
   int64_t size = schedule.getRows();
   Value tiles = b.div(b.add(all, b.i32(size - 1)), size);
   auto loop = scf::ForOp::create(b, BlockIdOp::create(b, i32), tiles, BlockCountOp::create(b, i32));
@@ -51,7 +48,7 @@ void mlir::attn::walkAllRows(Chain &chain, func::FuncOp kernel, const IRMapping 
         b.clone(op, onRows);
   }
   tile::blocksPerSMAttr.set(b.kernel, b.getI32IntegerAttr(schedule.getBlocks()));
-  setLaunch(b.kernel, {.role = ::attn::rt::KernelInfo::Role::Gradient,
-                       .launch = {.grid = PlanArray::Starts, .overlapsPrevious = ends}});
+  setLaunch(b.kernel,
+            {.role = ::attn::rt::KernelInfo::Role::Gradient, .launch = {.grid = PlanArray::Starts}});
   b.finish(schedule.getThreads());
 }

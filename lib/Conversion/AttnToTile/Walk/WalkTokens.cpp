@@ -58,15 +58,11 @@ void TokenWalk::run() {
   planArray(b, PlanArray::TokenTasks);
   b.scale();
   StartNextOp::create(b);
-  if (!chain.significance)
-    WaitPreviousOp::create(b); // by all threads: the launch behind this one relies on it
   walkOne(readRecord<TokenTask>(b, BlockIdOp::create(b, b.getI32Type())));
   tile::blocksPerSMAttr.set(b.kernel, b.getI32IntegerAttr(schedule.getBlocks()));
   using Role = ::attn::rt::KernelInfo::Role;
   setLaunch(b.kernel, {.role = chain.significance ? Role::Significance : Role::Gradient,
-                       .launch = {.grid = PlanArray::TokenTasks,
-                                  .onlyIfFilled = true,
-                                  .overlapsPrevious = !chain.significance}});
+                       .launch = {.grid = PlanArray::TokenTasks, .onlyIfFilled = true}});
   b.finish(schedule.getThreads());
 }
 

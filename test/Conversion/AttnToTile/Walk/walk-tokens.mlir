@@ -19,9 +19,7 @@ gpu.module @kernels {
 
 // CHECK: func.func @tokens(
 // Attributes that are not attn's stay, for passes of others.
-// CHECK-SAME: note, {{.*}}tile.launch = {grid = "plan.token_tasks", if_filled, overlaps, role = "gradient"}
-// The launch in front may still run: it makes deltas.
-// CHECK: tile.wait_previous
+// CHECK-SAME: note, {{.*}}tile.launch = {grid = "plan.token_tasks", if_filled, role = "gradient"}
 // CHECK: %[[BLOCK:.*]] = tile.block_id
 // CHECK: %[[TASK:.*]]:10 = tile.record %{{.*}}[%[[BLOCK]]]
 // CHECK: %[[TOKENS:.*]] = attn.tokens %arg1[%[[TASK]]#1] from %[[TASK]]#2 to %[[TASK]]#3

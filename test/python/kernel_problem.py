@@ -40,6 +40,15 @@ class Problem:
             "kv.lengths": self.lengths,
         }
 
+    @property
+    def tables(self):
+        """The tables that a planner of the device takes."""
+        return {
+            "kv.lengths": numpy.array(self.lengths, numpy.int32),
+            "kv.block_table": self.table.copy(),
+            "q_start": numpy.arange(len(self.lengths) + 1, dtype=numpy.int32),
+        }
+
     def expected(self):
         results = []
         for row, length in enumerate(self.lengths):

@@ -321,6 +321,9 @@ class Kernel(Code):
                 **tensors,
             )
             return torch_run_gradients.run(self, q, operands, plan, return_lse=return_lse, **named)
+        keep: list = [
+            plan
+        ]  # It may be the caller's only reference, and keeps the tables that the launch reads.
         if type(plan) is DevicePlan and plan.planner.kernel is self:
             plan = plan._bind()
         if type(plan) is not Plan or plan.kernel is not self or self._generation != devices.generation:
@@ -331,7 +334,6 @@ class Kernel(Code):
         if plan._order is not None and rows == "user":
             named = dict(significance=significance, classes=classes, stream=stream, **tensors)
             return self._run_reordered(q, operands, plan, out, lse, output_scales, return_lse, named)
-        keep: list = []
         views = [view_of("q", q, launch_on, keep)]
         if len(operands) == 1 and (of_layer := getattr(operands[0], "_views", None)) is not None:
             views += of_layer(plan)
@@ -480,12 +482,11 @@ class Kernel(Code):
     ) -> None:
         """Launch with an address and a number of bytes for each of `slots`, and strides in bytes for tensors that are
         not dense; `run` ends with this. The caller guarantees the memory at each address."""
-        if type(plan) is DevicePlan and plan.planner.kernel is self:
-            plan = plan._bind()
-        if type(plan) is not Plan or plan.kernel is not self or self._generation != devices.generation:
-            raise self._refused(plan)
+        bound = plan._bind() if type(plan) is DevicePlan and plan.planner.kernel is self else plan
+        if type(bound) is not Plan or bound.kernel is not self or self._generation != devices.generation:
+            raise self._refused(bound)
         try:
-            plan._native.run(addresses, nbytes, stream, strides)
+            bound._native.run(addresses, nbytes, stream, strides)
         except _attn.Failure as failure:
             raise self._run_failed(failure) from None
 

@@ -26,22 +26,13 @@ def problem():
     return Problem()
 
 
-def tables(problem):
-    lengths = numpy.array(problem.lengths, numpy.int32)
-    return {
-        "kv.lengths": lengths,
-        "kv.block_table": problem.table.copy(),
-        "q_start": numpy.arange(4, dtype=numpy.int32),
-    }
-
-
 @pytest.mark.parametrize("numerics", [None, "row"])
 def test_steps_of_any_length(kernel, row_kernel, problem, numerics):
     kernel = row_kernel if numerics else kernel
     planner = kernel.device_planner(problem.batch)
     for lengths in (LENGTHS, [1, 20, 64], [5, 16, 33]):
         problem.lengths = lengths
-        plan = planner.plan(tables(problem))
+        plan = planner.plan(problem.tables)
         assert plan.fault == ""
         out, lse = kernel.run(problem.q, (problem.k, problem.v), plan, return_lse=True)
         problem.check(out, lse)
@@ -50,20 +41,35 @@ def test_steps_of_any_length(kernel, row_kernel, problem, numerics):
             assert numpy.array_equal(out, host)
 
 
+@pytest.mark.parametrize("return_lse", [False, True])
+@pytest.mark.parametrize("output_scales", ["tensor", "head"])
+def test_a_plan_and_tables_that_nobody_keeps(output_scales, return_lse):
+    scales = {"output": "fp8_e4m3", "output_scales": "head"} if output_scales == "head" else {}
+    kernel = attn.compile(spec(device_plan=True, **scales), device="host")
+    problem = Problem()
+    planner, kv = kernel.device_planner(problem.batch), (problem.k, problem.v)
+    kept = planner.plan(problem.tables)
+    wanted = kernel.run(problem.q, kv, kept, return_lse=return_lse)
+    found = kernel.run(problem.q, kv, planner.plan(problem.tables), return_lse=return_lse)
+    several = isinstance(found, tuple)
+    for each, other in zip(found if several else [found], wanted if several else [wanted], strict=True):
+        assert numpy.array_equal(each, other)
+
+
 def test_plans_in_tensors_are_alive_at_once(kernel, problem):
     planner = kernel.device_planner(problem.batch)
     memory = [numpy.zeros(planner.nbytes // 4, numpy.int32) for _ in range(2)]
     steps = []
     for lengths, out in zip(([5, 37, 64], [3, 30, 50]), memory, strict=True):
         problem.lengths = lengths
-        steps.append((lengths, planner.plan(tables(problem), out=out)))
+        steps.append((lengths, planner.plan(problem.tables, out=out)))
     for lengths, plan in [*steps, steps[0]]:
         problem.lengths = lengths
         problem.check(kernel.run(problem.q, (problem.k, problem.v), plan))
 
 
 def test_a_plan_is_made_again_of_the_same_tensors(kernel, problem):
-    planner, given = kernel.device_planner(problem.batch), tables(problem)
+    planner, given = kernel.device_planner(problem.batch), problem.tables
     plan = planner.plan(given)
     for lengths in ([1, 20, 64], [5, 16, 33]):
         problem.lengths = lengths
@@ -75,7 +81,7 @@ def test_a_plan_is_made_again_of_the_same_tensors(kernel, problem):
 def test_a_sequence_without_rows(kernel, problem):
     planner = kernel.device_planner(problem.batch)
     out = numpy.full_like(problem.q, 7)
-    given = tables(problem) | {"q_start": numpy.array([0, 1, 1, 2], numpy.int32)}
+    given = problem.tables | {"q_start": numpy.array([0, 1, 1, 2], numpy.int32)}
     kernel.run(problem.q, (problem.k, problem.v), planner.plan(given), out=out)
     assert (out[2] == 7).all() and not (out[:2] == 7).any()
 
@@ -83,7 +89,7 @@ def test_a_sequence_without_rows(kernel, problem):
 def test_what_is_wrong_leaves_results_alone(kernel, problem):
     planner = kernel.device_planner(problem.batch)
     out = numpy.full_like(problem.q, 7)
-    plan = planner.plan(tables(problem) | {"kv.lengths": numpy.array([5, -1, 64], numpy.int32)})
+    plan = planner.plan(problem.tables | {"kv.lengths": numpy.array([5, -1, 64], numpy.int32)})
     kernel.run(problem.q, (problem.k, problem.v), plan, out=out)
     assert plan.fault.startswith("sequence 1: a length is negative") and (out == 7).all()
 
@@ -97,7 +103,7 @@ def test_refusals(kernel, problem):
     with pytest.raises(attn.TensorError, match=r"kv.lengths: expected int32 \[3\]"):
         planner.plan({"kv.lengths": numpy.zeros(4, numpy.int32)})
     with pytest.raises(attn.TensorError, match="plan: expected int32"):
-        planner.plan(tables(problem), out=numpy.zeros(4, numpy.int32))
+        planner.plan(problem.tables, out=numpy.zeros(4, numpy.int32))
     with pytest.raises(attn.PlanError, match=re.escape("Spec(device_plan=True)")):
         attn.compile(spec(), device="host").device_planner(problem.batch)
     shared = problem.batch | {
@@ -115,7 +121,7 @@ def test_refusals(kernel, problem):
 @pytest.mark.parametrize("page", [12, 100_000, -1, -(2**31), 2**31 - 1])
 def test_a_page_outside_the_pool_leaves_results_alone(kernel, problem, page):
     planner = kernel.device_planner(problem.batch)
-    wrong = tables(problem)
+    wrong = problem.tables
     wrong["kv.block_table"][1, 2] = wrong["kv.block_table"][2, 0] = page
     out = numpy.full_like(problem.q, 7)
     plan = planner.plan(wrong)
@@ -135,7 +141,7 @@ def test_a_page_outside_the_pool_leaves_results_alone(kernel, problem, page):
 def test_pages_that_no_row_reads_may_be_anything(problem):
     windowed = attn.compile(spec(device_plan=True, see=attn.causal() & attn.recent(20)), device="host")
     planner = windowed.device_planner(problem.batch)
-    given = tables(problem)
+    given = problem.tables
     problem.lengths, given["kv.lengths"] = [64, 64, 5], numpy.array([64, 64, 5], numpy.int32)
     right = windowed.run(problem.q, (problem.k, problem.v), planner.plan(given, check=True))
     given["kv.block_table"][:2, :2] = -1  # tokens 0 to 31, in front of the window
@@ -224,7 +230,7 @@ def test_significance_of_steps(weighing, problem):
     planner = weighing.device_planner(problem.batch)
     for lengths in (LENGTHS, [1, 20, 64], [5, 0, 33]):
         problem.lengths = lengths
-        plan = planner.plan(tables(problem))
+        plan = planner.plan(problem.tables)
         assert plan.fault == ""
         out, worth = weighing.run(problem.q, (problem.k, problem.v), plan)
         host = weighing.run(problem.q, (problem.k, problem.v), weighing.plan(problem.batch))
@@ -236,7 +242,7 @@ def test_significance_of_steps(weighing, problem):
 
 def test_significance_of_a_sequence_without_a_row(weighing, problem):
     planner = weighing.device_planner(problem.batch)
-    given = tables(problem) | {"q_start": numpy.array([0, 1, 1, 2], numpy.int32)}
+    given = problem.tables | {"q_start": numpy.array([0, 1, 1, 2], numpy.int32)}
     _, worth = weighing.run(problem.q, (problem.k, problem.v), planner.plan(given))
     assert worth[0].any() and not worth[1].any() and worth[2].any()
 
@@ -248,7 +254,7 @@ def test_what_is_wrong_leaves_significance_alone(weighing, problem):
         ({"q_start": numpy.array([0, 2, 2, 3], numpy.int32)}, "sequence 0: more than one row"),
         ({"kv.lengths": numpy.array([5, 65, 3], numpy.int32)}, "sequence 1: a length is negative"),
     ):
-        plan = planner.plan(tables(problem) | given)
+        plan = planner.plan(problem.tables | given)
         weighing.run(problem.q, (problem.k, problem.v), plan, out=out, significance=worth)
         assert plan.fault.startswith(fault) and (out == 7).all() and (worth == 7).all()
 

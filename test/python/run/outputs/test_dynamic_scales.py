@@ -274,13 +274,8 @@ def test_device_plans(numerics):
     planner = kernel.device_planner(problem.batch)
     for lengths in (LENGTHS, [1, 20, 64]):
         problem.lengths = lengths
-        tables = {
-            "kv.lengths": numpy.array(lengths, numpy.int32),
-            "kv.block_table": problem.table.copy(),
-            "q_start": numpy.arange(4, dtype=numpy.int32),
-        }
         pages = problem.k, problem.v
-        out = kernel.run(problem.q, pages, planner.plan(tables))
+        out = kernel.run(problem.q, pages, planner.plan(problem.tables))
         assert_near(*out, problem.expected()[0])
         host = kernel.run(problem.q, pages, kernel.plan(problem.batch))
         assert numerics is None or all(map(numpy.array_equal, out, host))

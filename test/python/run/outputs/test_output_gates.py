@@ -148,13 +148,8 @@ def test_device_plans(gate, numerics):
     planner = kernel.device_planner(problem.batch)
     for lengths in (LENGTHS, [1, 20, 64]):
         problem.lengths = lengths
-        tables = {
-            "kv.lengths": numpy.array(lengths, numpy.int32),
-            "kv.block_table": problem.table.copy(),
-            "q_start": numpy.arange(4, dtype=numpy.int32),
-        }
         out, lse = kernel.run(
-            problem.q, (problem.k, problem.v), planner.plan(tables), gate=given, return_lse=True
+            problem.q, (problem.k, problem.v), planner.plan(problem.tables), gate=given, return_lse=True
         )
         expected, of_rows = problem.expected()
         factors = sigmoid(given) if gate == "elementwise" else sigmoid(given)[..., None]

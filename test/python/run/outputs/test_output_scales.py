@@ -221,13 +221,8 @@ def test_device_plans(numerics):
     scale = scale_of(2.0**-7)
     for lengths in (LENGTHS, [1, 20, 64]):
         problem.lengths = lengths
-        tables = {
-            "kv.lengths": numpy.array(lengths, numpy.int32),
-            "kv.block_table": problem.table.copy(),
-            "q_start": numpy.arange(4, dtype=numpy.int32),
-        }
         pages = problem.k, problem.v
-        out = kernel.run(problem.q, pages, planner.plan(tables), output_scale=scale)
+        out = kernel.run(problem.q, pages, planner.plan(problem.tables), output_scale=scale)
         assert_near(out, problem.expected()[0], scale)
         host = kernel.run(problem.q, pages, kernel.plan(problem.batch), output_scale=scale)
         assert numerics is None or numpy.array_equal(out, host)

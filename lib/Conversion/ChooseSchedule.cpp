@@ -217,6 +217,10 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
   bool chooseByRowOnHopper(const ScheduleModel &model, const ScheduleShape &shape,
                            SmallVectorImpl<ScheduleAttr> &chosen) {
     using namespace prefilling;
+    if (ScheduleAttr shared = sharedTile(model, shape)) {
+      chosen.push_back(shared);
+      return true;
+    }
     const bool isShort = shape.valueDim <= shortHead && shape.keyDim <= shortHead &&
                          shape.regions.size() == 1 && shape.masks <= fewMasks;
     for (int64_t keys : byRow::tileKeys) {
@@ -369,6 +373,8 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
     using namespace prefilling;
     if (shape.converted())
       return hopperTile(model, shape, twoConsumers, /*tma=*/false);
+    if (ScheduleAttr shared = sharedTile(model, shape))
+      return shared;
     bool isShort = shape.valueDim <= shortHead && shape.keyDim <= shortHead;
     if (isShort && shape.regions.size() == 1 && shape.masks <= fewMasks)
       if (ScheduleAttr three = hopperTile(model, shape, threeConsumers, /*tma=*/true);
@@ -431,6 +437,22 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
     if (model.fragmentRegisters(schedule) <= model.fragmentRoom(schedule) && model.fitsBlock(schedule))
       return schedule;
     return {};
+  }
+
+  /// The schedule of two warpgroups that share the weights of their rows. Each half of a tile has a stage of
+  /// its own; shorter halves would read the queries more often than tensor cores multiply them.
+  ScheduleAttr sharedTile(const ScheduleModel &model, const ScheduleShape &shape) {
+    using namespace prefilling;
+    constexpr int64_t half = 64;
+    if (!model.mayShareWeights(half))
+      return {};
+    tile::ScheduleFields f =
+        fieldsOf(shape, ScheduleKind::Wgmma, ScheduleAttr::groupRows, 2 * half, twoConsumers, /*stages=*/1);
+    f.sharedWeights = true;
+    ScheduleAttr schedule = model.complete(ScheduleAttr::get(&getContext(), f));
+    bool fits =
+        model.fragmentRegisters(schedule) <= model.fragmentRoom(schedule) && model.fitsBlock(schedule);
+    return fits ? schedule : ScheduleAttr();
   }
 
   /// Prefill lives on reuse: take the most rows, then the longest tile of keys.

@@ -64,7 +64,8 @@ private:
 
   /// Warps that share rows read one tile of the block. Two blocks hide each other's latencies; a tile of 32
   /// keys has four sums of scores in flight where one of 16 has two. Quantized latents are half as many bytes
-  /// and more instructions: two warps for each of the four schedulers share these.
+  /// and more instructions: two warps for each of the four schedulers share these. Two warps share weights,
+  /// too, where those take no scales of values: each then converts half of a tile's keys.
   ScheduleAttr chooseSliced() const {
     for (int64_t blocks = shape.converted() ? 4 : 2; blocks > 0; blocks /= 2)
       for (int64_t keys = slicedKeys(); keys >= mmaKeys; keys -= mmaKeys)
@@ -72,6 +73,8 @@ private:
           tile::ScheduleFields f;
           f.rows = rows, f.keys = keys, f.warps = shape.valueSlices(), f.stages = stages, f.blocks = blocks;
           f.splitKeys = false, f.queryInRegisters = false, f.valueSlices = shape.valueSlices();
+          if (shape.converted() && keys % (2 * mmaKeys) == 0 && model.mayShareWeights(keys / 2))
+            f.sharedWeights = true;
           if (auto schedule = ScheduleAttr::get(context, f); fits(schedule))
             return schedule;
         }

@@ -65,6 +65,16 @@ int64_t ScheduleModel::valueBoxesOf(ArrayRef<int64_t> copies, int64_t keys) cons
   return boxes;
 }
 
+/// Each warpgroup reads the features of its values from rings of their own, in whole panels.
+bool ScheduleModel::mayShareWeights(int64_t half) const {
+  if (shape.converted()) // by two warps, whose weights take no factors
+    return shape.areLatent() && shape.valueSlices() == 2 && shape.regions.size() == 1 && shape.rawScores &&
+           storeOf(shape.regions.front()).keys.format.hasSharedScale();
+  return shape.areLatent() && shape.valueSlices() == 2 && regionsByTiles(shape.regions).size() == 1 &&
+         shape.valueDim % (2 * panelFeatures) == 0 && shape.keyDim % panelFeatures == 0 &&
+         mayLoadByTma(half) && alignsTiles(half);
+}
+
 /// Results may leave by TMA store from the queries' stage, one box per warpgroup, while another stage takes
 /// the next queries.
 bool ScheduleModel::mayStoreByTma(ScheduleAttr schedule) const {
@@ -104,14 +114,22 @@ int64_t ScheduleModel::sharedBytes(ScheduleAttr schedule) const {
     int64_t copies = schedule.getSplitKeys() ? schedule.getWarps() : 1;
     memory.place(queries);
     std::optional<int64_t> rings;
-    for (const TokenRing &ring : tokenRings(regionsByTiles(shape.regions), schedule.getWarpKeys(),
-                                            shape.keyDim, shape.valueDim, schedule.getSplitKeys()))
+    const int64_t lines = schedule.sharesWeights() ? schedule.getKeys() : schedule.getWarpKeys();
+    for (const TokenRing &ring : tokenRings(regionsByTiles(shape.regions), lines, shape.keyDim,
+                                            shape.valueDim, schedule.getSplitKeys()))
       if (!ring.under) {
         int64_t offset = memory.place(RingType::get(context, stages, ring.tile), copies);
         rings = rings.value_or(offset);
       }
-    if (narrowsQueries(schedule, shape.regions, shape.element))
-      memory.place(ScratchType::get(context, largestBytes(schedule)));
+    std::optional<int64_t> units;
+    if (schedule.sharesWeights()) {
+      memory.place(weightsTile(schedule, weightElement(shape.regions, shape.element)));
+      units = memory.place(unitsTile(schedule));
+    }
+    if (narrowsQueries(schedule, shape.regions, shape.element)) {
+      ScratchType largest = ScratchType::get(context, largestBytes(schedule));
+      units ? memory.overlay(*units, largest) : (void)memory.place(largest);
+    }
     if (int64_t bytes = schedule.getExchangeBytes(shape.valueDim))
       memory.overlay(*rings, ScratchType::get(context, bytes));
     return memory.getBytes();
@@ -134,10 +152,23 @@ int64_t ScheduleModel::sharedBytes(ScheduleAttr schedule) const {
     barriers(slots);
     return memory.getBytes();
   }
-  memory.place(keys);
-  // One more for tiles that are cleared first.
-  barriers(schedule.loadsTokensByTma() && shape.areLatent() ? stages + 1 : stages); // full
-  barriers(stages);                                                                 // empty
+  int64_t rings = 1;
+  if (schedule.sharesWeights()) { // barriers follow all tiles
+    rings = 0;
+    for (const SharedType &tile : halvesOf(keyTile(schedule.getWarpKeys()), schedule, shape.valueDim)) {
+      memory.place(RingType::get(context, stages, tile));
+      ++rings;
+    }
+    memory.place(weightsTile(schedule, weightElement(shape.regions, shape.element)));
+    memory.place(unitsTile(schedule));
+  } else {
+    memory.place(keys);
+  }
+  for (int64_t ring = 0; ring < rings; ++ring) {
+    // One more for tiles that are cleared first.
+    barriers(schedule.loadsTokensByTma() && shape.areLatent() ? stages + 1 : stages); // full
+    barriers(stages);                                                                 // empty
+  }
   if (!shape.areLatent()) {
     memory.place(values);
     barriers(schedule.loadsTokensByTma() ? stages + 1 : stages); // one more for tiles that are cleared first
@@ -166,7 +197,7 @@ bool ScheduleModel::fitsMultiprocessor(ScheduleAttr schedule) const {
 bool ScheduleModel::pingPongs(ScheduleAttr schedule) const {
   bool freely =
       schedule.getConsumers() == 2 && shape.keyDim == 128 && shape.valueDim == 128 && shape.rawScores;
-  return schedule.getConsumers() > 1 && !freely;
+  return schedule.getConsumers() > 1 && !freely && !schedule.sharesWeights();
 }
 
 /// Sets a field that was left open.
@@ -179,15 +210,16 @@ template <typename T, typename Value> static void fill(std::optional<T> &field, 
 ScheduleAttr ScheduleModel::completeRoles(ScheduleAttr schedule, int64_t queryStages) const {
   ScheduleFields f = schedule.getFields();
   MLIRContext *context = schedule.getContext();
+  const int64_t warpKeys = schedule.getWarpKeys();
   f.queryStages = queryStages;
   fill(f.producers, ScheduleAttr::groupWarps);
   if (f.keyCopies.empty())
     f.keyCopies = f.valueCopies;
   if (f.keyCopies.empty())
     for (KVType type : shape.regions)
-      f.keyCopies.push_back(mayLoadByTma(*f.keys) ? tmaLoadLines(type, *f.keys) : ScheduleAttr::gathered);
+      f.keyCopies.push_back(mayLoadByTma(warpKeys) ? tmaLoadLines(type, warpKeys) : ScheduleAttr::gathered);
   f.valueCopies = f.keyCopies;
-  fill(f.valueBoxes, valueBoxesOf(f.valueCopies, *f.keys));
+  fill(f.valueBoxes, valueBoxesOf(f.valueCopies, warpKeys));
   bool sends = mayStoreByTma(ScheduleAttr::get(context, f)) &&
                f.queryCopy.value_or(ScheduleAttr::groupRows) == ScheduleAttr::groupRows;
   fill(f.epilogue, sends ? Epilogue::Send : Epilogue::Store);
@@ -217,15 +249,14 @@ ScheduleAttr ScheduleModel::complete(ScheduleAttr schedule) const {
 
 /// Parts in flight take 64 registers of a thread: a lane has four of each 128 columns. Together with the
 /// other live values they fit the 102 registers that five blocks leave a thread. Five blocks also wait beside
-/// two blocks of decode on a multiprocessor. More than 256 columns of few heads are divided between warps:
-/// one warp would read four parts of a row at once, and a long sequence has hundreds. (Decoding behind 65,536
-/// tokens of 16 heads over latents takes 43 instead of 61 us on an H200. With 128 heads, 32 x 8,192 tokens
-/// have two parts of each of 4,096 rows, and took 190 to 203 us instead of 179.)
+/// two blocks of decode on a multiprocessor. More than 256 columns are divided between warps: one warp would
+/// read four parts of a row at once, and a long sequence has hundreds. (On an H200, decoding behind 65,536
+/// tokens takes 43 instead of 61 us with 16 heads over latents, and 56 instead of 73 with 128; 32 x 8,192
+/// tokens of 128 heads, 4,096 rows of two parts, 141 instead of 134.)
 MergeScheduleAttr ScheduleModel::merge(MLIRContext *context) const {
-  constexpr int64_t warps = 4, blocks = 5, registersInFlight = 64, fewHeads = 32;
+  constexpr int64_t warps = 4, blocks = 5, registersInFlight = 64;
   int64_t chunks = llvm::divideCeil(shape.valueDim, 128);
-  bool divides = chunks > 2 && shape.group <= fewHeads;
-  int64_t slices = divides ? std::min<int64_t>(llvm::bit_floor<uint64_t>(chunks), warps) : 1;
+  int64_t slices = chunks > 2 ? std::min<int64_t>(llvm::bit_floor<uint64_t>(chunks), warps) : 1;
   int64_t columns = 4 * llvm::divideCeil(chunks, slices);
   return MergeScheduleAttr::get(context, warps, blocks,
                                 llvm::bit_floor<uint64_t>(registersInFlight / columns), slices);

@@ -130,3 +130,31 @@ SmallVector<TokenRing> mlir::attn::tokenRings(ArrayRef<KVType> kinds, int64_t li
   }
   return rings;
 }
+
+SmallVector<SharedType> mlir::attn::halvesOf(SharedType half, ScheduleAttr schedule, int64_t valueDim) {
+  auto some = [&](int64_t features) {
+    return SharedType::get(half.getContext(), half.getRowAxis(), half.getRows(), half.getColAxis(), features,
+                           half.getElement(), half.getSwizzled(), half.getBoxes());
+  };
+  const int64_t first = schedule.getSliceFeatures(valueDim), rest = half.getCols() - first;
+  return {some(first), some(rest), some(first), some(rest)};
+}
+
+Type mlir::attn::weightElement(ArrayRef<KVType> regions, Type element) {
+  return isa<QuantizedType>(regions.front().getKey()) ? Type(Float16Type::get(element.getContext()))
+                                                      : element;
+}
+
+SharedType mlir::attn::weightsTile(ScheduleAttr schedule, Type element) {
+  // Warps exchange theirs at once, warpgroups one after the other.
+  const int64_t places = schedule.getKind() == ScheduleKind::Mma ? schedule.getSlices() : 1;
+  return SharedType::get(schedule.getContext(), Axis::Query, places * schedule.getRows(), Axis::Key,
+                         schedule.getWarpKeys(), element, /*swizzled=*/false, /*boxes=*/0);
+}
+
+SharedType mlir::attn::unitsTile(ScheduleAttr schedule) {
+  MLIRContext *context = schedule.getContext();
+  const int64_t numbers = 2 * schedule.getSlices();
+  return SharedType::get(context, Axis::Query, numbers * schedule.getRows(), Axis::Feature, 1,
+                         Float32Type::get(context), /*swizzled=*/false, /*boxes=*/0);
+}

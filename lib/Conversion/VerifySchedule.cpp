@@ -18,16 +18,17 @@ LogicalResult ScheduleModel::verifyTokenCopies(ScheduleAttr schedule, EmitError 
     return emitError() << schedule << " has copies of " << copies.size() << " regions, and there are "
                        << shape.regions.size();
   for (auto [lines, type] : llvm::zip_equal(copies, shape.regions)) {
-    int64_t possible = shape.converted() ? ScheduleAttr::gathered : tmaLoadLines(type, schedule.getKeys());
+    int64_t possible =
+        shape.converted() ? ScheduleAttr::gathered : tmaLoadLines(type, schedule.getWarpKeys());
     if (lines != ScheduleAttr::gathered && lines != possible)
       return emitError() << schedule << " copies by " << nameOfCopy(lines) << ", and tiles of "
-                         << schedule.getKeys() << " tokens of " << type << " come by "
+                         << schedule.getWarpKeys() << " tokens of " << type << " come by "
                          << nameOfCopy(possible);
   }
   if (!schedule.loadsTokensByTma() && llvm::any_of(copies, [](int64_t lines) { return lines != 0; }))
     return emitError() << schedule
                        << " gathers some regions and loads others by TMA: expected one way for all";
-  int64_t boxes = *schedule.getValueBoxes(), possible = valueBoxesOf(copies, schedule.getKeys());
+  int64_t boxes = *schedule.getValueBoxes(), possible = valueBoxesOf(copies, schedule.getWarpKeys());
   if (boxes != 0 && boxes != possible)
     return emitError() << schedule << " has value_boxes = " << boxes << ", expected 0"
                        << (possible ? " or " + std::to_string(possible) : "");
@@ -120,10 +121,14 @@ LogicalResult ScheduleModel::verify(ScheduleAttr schedule,
       return emitError() << schedule << " needs sm_90a, the only chip with wgmma; got " << chip.name;
     if (failed(verifyWidening(schedule, emitError)))
       return failure();
-    if (!alignsTiles(schedule.getKeys()))
+    if (schedule.sharesWeights() && !(mayShareWeights(schedule.getWarpKeys()) && schedule.loadsTokensByTma()))
+      return emitError()
+             << schedule << " has shared_weights: expected values of 257 to 512 features that are the "
+             << "first of their keys, of multiples of 128 and 64 features, in 16 bits, loaded by TMA";
+    if (!alignsTiles(schedule.getWarpKeys()))
       return emitError() << schedule << " has tiles of keys and values that are no multiples of 1024 bytes, "
                          << "after which swizzles repeat; the nearest number of keys that has is "
-                         << llvm::alignTo(schedule.getKeys(), 32);
+                         << llvm::alignTo(schedule.getWarpKeys(), 32);
     if (schedule.getExchangeStages())
       return emitError() << schedule << " has exchange_stages, and only gradients are exchanged";
     if (failed(verifyTokenCopies(schedule, emitError)) || failed(verifyQueryCopies(schedule, emitError)))
@@ -131,6 +136,11 @@ LogicalResult ScheduleModel::verify(ScheduleAttr schedule,
     if (failed(verifyRoles(schedule, emitError)))
       return failure();
   }
+  if (schedule.sharesWeights() && schedule.getKind() == ScheduleKind::Mma &&
+      !(shape.converted() && mayShareWeights(schedule.getWarpKeys())))
+    return emitError() << schedule
+                       << " has shared_weights: expected one region of latents whose values have 257 to 512 "
+                       << "features, in e4m3 with a scale that all tokens share, and no score region";
   if (int64_t slices = shape.valueSlices(); schedule.getSlices() != slices)
     return emitError() << schedule << " has " << schedule.getSlices() << " value_slices: expected " << slices
                        << " for values of " << shape.valueDim << " features";

@@ -120,7 +120,8 @@ llvm::Expected<bool> Rewriter::rewriteAsync(Operation *op) {
          {lane, constant(wait.getGroup()), constant(wait.getRead().value_or(false))});
     return done();
   }
-  if (isa<NVVM::PrefetchOp>(op)) // changes nothing that a kernel could observe
+  if (isa<NVVM::PrefetchOp, NVVM::CpAsyncBulkTensorPrefetchOp>(
+          op)) // changes nothing that a kernel could observe
     return done();
   if (auto grid = dyn_cast<NVVM::GriddepcontrolOp>(op)) {
     // Letting dependents start is a hint: it makes nothing visible to them.

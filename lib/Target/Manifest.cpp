@@ -264,9 +264,13 @@ static rt::NumericsInfo numericsOf(tile::ScheduleAttr schedule, const rt::Kernel
     return argument.role != rt::Argument::Role::KV ||
            (argument.keyFormat.isPlain() && argument.valueFormat.isPlain());
   });
+  // Those that share weights have sums of their own.
+  int64_t streams = schedule.getSplitKeys()    ? schedule.getWarps()
+                    : schedule.sharesWeights() ? schedule.getSlices()
+                                               : 1;
   return {.instructions = kernel.schedule,
           .keys = kernel.keys,
-          .streams = schedule.getSplitKeys() ? static_cast<int>(schedule.getWarps()) : 1,
+          .streams = static_cast<int>(streams),
           .keysLeft = schedule.hasFewRows(),
           .weights = plain ? manifest.dtype : rt::DType::F16,
           .split = rt::rowSplitTokens,

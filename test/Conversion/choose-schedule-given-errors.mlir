@@ -349,3 +349,28 @@ func.func @widened_by_row(%q: !query {attn.name = "q"}, %kv: !codes {attn.name =
   %o = attn.finish %1 : !state -> !query
   return %o : !query
 }
+
+// -----
+
+// Weights are shared where warpgroups have values that are the first features of the keys.
+// expected-error @+1 {{has shared_weights: expected values of 257 to 512 features that are the first of their keys, of multiples of 128 and 64 features, in 16 bits, loaded by TMA}}
+func.func @shared(%q: tensor<?x8x512xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 512, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x512xbf16>
+    attributes {tile.schedules = [#tile.schedule<wgmma, rows = 64, keys = 64, warps = 8, stages = 1, blocks = 1, split_keys = false, query_in_registers = false, value_slices = 2, shared_weights = true>]} {
+  %0 = attn.init %q : tensor<?x8x512xbf16> -> !attn.state<heads = 8, value_dim = 512>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x512xbf16>, !attn.kv<dense, heads = 8, dim = 512, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 512>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 512> -> tensor<?x8x512xbf16>
+  return %o : tensor<?x8x512xbf16>
+}
+
+// -----
+
+// Weights that warps share take no scales of tokens.
+!lines = !attn.kv<dense, heads = 1, dim = 576, key = !attn.quantized<f8E4M3FN, per = token>, value = first<512>>
+// expected-error @+1 {{has shared_weights: expected one region of latents whose values have 257 to 512 features, in e4m3 with a scale that all tokens share, and no score region}}
+func.func @shared_of_tokens(%q: tensor<?x16x576xbf16> {attn.name = "q"}, %kv: !lines {attn.name = "kv"}) -> tensor<?x16x512xbf16>
+    attributes {tile.schedules = [#tile.schedule<mma, rows = 16, keys = 32, warps = 2, stages = 2, blocks = 2, split_keys = false, query_in_registers = false, value_slices = 2, shared_weights = true>]} {
+  %0 = attn.init %q : tensor<?x16x576xbf16> -> !attn.state<heads = 16, value_dim = 512>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x16x576xbf16>, !lines -> !attn.state<heads = 16, value_dim = 512>
+  %o = attn.finish %1 : !attn.state<heads = 16, value_dim = 512> -> tensor<?x16x512xbf16>
+  return %o : tensor<?x16x512xbf16>
+}

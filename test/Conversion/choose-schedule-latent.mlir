@@ -2,14 +2,14 @@
 // RUN: attn-opt %s --attn-choose-schedule=target=sm_80 | FileCheck %s --check-prefixes=MMA,LARGE
 // RUN: attn-opt %s --attn-choose-schedule=target=sm_89 | FileCheck %s --check-prefixes=MMA,SMALL
 
-// Warps, or warpgroups, share rows where the values have more than 256 features. They do not share the keys of a tile.
-// Values that are a part of their keys take no shared memory of their own.
+// Warps, or warpgroups, share rows where the values have more than 256 features. Warpgroups share weights, too, and have
+// a tile for each of two halves. Values that are a part of their keys take no shared memory of their own.
 
 // HOPPER: remark: schedule wgmma for prefill: a tile of 64 rows
 // HOPPER: {{^}}module {
 // HOPPER: @latent
 // HOPPER-SAME: #tile.schedule<mma, rows = 16, keys = 32, warps = 2, stages = 2, blocks = 2, split_keys = false, query_in_registers = false, value_slices = 2, shared_bytes = 92160>
-// HOPPER-SAME: #tile.schedule<wgmma, rows = 64, keys = 64, warps = 8, stages = 2, {{[^>]*}} query_stages = 1, {{[^>]*}} epilogue = store, value_slices = 2, shared_bytes = 221{{[0-9]+}}>
+// HOPPER-SAME: #tile.schedule<wgmma, rows = 64, keys = 128, warps = 8, stages = 1, {{[^>]*}} query_stages = 1, {{[^>]*}} ping_pong = false, epilogue = store, value_slices = 2, shared_weights = true, shared_bytes = 230{{[0-9]+}}>
 // MMA-LABEL: @latent
 // LARGE-SAME: #tile.schedule<mma, rows = 16, keys = 16, warps = 2, stages = 3, blocks = 2, {{[^>]*}} value_slices = 2,
 // LARGE-SAME: #tile.schedule<mma, rows = 64, keys = 32, warps = 8, stages = 2, blocks = 1, {{[^>]*}} value_slices = 2,

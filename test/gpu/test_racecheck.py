@@ -21,6 +21,7 @@ DECODE = ("batch=3", "q_len=1", "kv_len=70..300")
 PREFILL = ("batch=2", "q_len=70", "kv_len=100..400")
 TRAIN = ("batch=2", "q_len=70..150", "kv_len=150..300")
 APPEND = ("layers=2", "rows=50", "pages=30")
+LATENTS = ("batch=2", "q_len=1..3", "kv_len=120..400")
 SHARED = ("batch=3", "q_len=20..60", "kv_len=20..60", "prompts=1", "prompt_len=100")
 
 CODES = ("!attn.quantized<i8, per = 128>", "!attn.quantized<i4, per = 128>")
@@ -40,6 +41,7 @@ KINDS = {
     "prefill-pages": (Problem(8, 2).text(), PREFILL, ()),
     "prefill-gathered": (Problem(7, 1, 64, 64, store="paged<1>").text(), PREFILL, ()),
     "prefill-codes": (Problem(8, 2, key=CODES[0], value=CODES[1]).text(), PREFILL, ()),
+    "latents": ((ROOT / "examples/14_latent/latent.mlir").read_text(), LATENTS, ()),
     "prefill-mma": (Problem(8, 2).text(), PREFILL, ("--schedule=mma",)),
     "append": (CacheProblem().text(), APPEND, ()),
     "append-codes": (CacheProblem(key=CODES[0], value=CODES[1]).text(), APPEND, ()),

@@ -85,6 +85,8 @@ public:
   bool loadsSimplyByTma(int64_t keys) const;
   /// Whether the tiles of a ring begin where the swizzle pattern repeats.
   bool alignsTiles(int64_t keys) const;
+  /// Whether two warpgroups may share the weights of their rows, with `half` keys in each half of a tile.
+  bool mayShareWeights(int64_t half) const;
 
 private:
   tile::SharedType queryTile(int64_t lines) const;

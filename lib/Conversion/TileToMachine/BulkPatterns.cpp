@@ -42,6 +42,13 @@ SmallVector<Piece> piecesOf(SharedType tile, int64_t line, int64_t lines, bool p
   return pieces;
 }
 
+SmallVector<Piece> piecesOf(TmaLoadOp load, int64_t line) {
+  SmallVector<Piece> pieces = piecesOf(load.getTarget().getType(), line, load.getLines(), load.getPadded());
+  for (Piece &piece : pieces)
+    piece.panel += load.getPanel().value_or(0);
+  return pieces;
+}
+
 /// The coordinates of a box; axes between features and slots are copied whole.
 SmallVector<Value> coordinatesOf(Emitter &e, Value map, const Piece &piece, Value slot, Value head) {
   SmallVector<Value> coordinates(cast<TensorMapType>(map.getType()).getRank() - 3, e.i32(0));
@@ -59,21 +66,27 @@ struct TmaLoadPattern : TilePattern<TmaLoadOp> {
     Emitter e = emitter(op, rewriter);
     SharedType tile = op.getTarget().getType();
     int64_t lines = op.getLines(), boxes = tile.getRows() / lines;
+    Value next = op.getNext() ? adaptor.getNext().front() : Value();
     // A few slots at a time are brought to the one lane: producers have few registers.
     constexpr int64_t atOnce = 2;
     Value barrier = e.sharedAt(adaptor.getBarriers().front(), e.mul(adaptor.getIndex().front(), 8));
     Value first = e.isFirstLane();
     for (int64_t box = 0; box < boxes; box += atOnce) {
-      SmallVector<Value> slots;
-      for (int64_t i = box; i < std::min(boxes, box + atOnce); ++i)
-        slots.push_back(boxes == 1 ? adaptor.getSlot().front()
-                                   : e.shuffle(NVVM::ShflKind::idx, adaptor.getSlot().front(), e.i32(i)));
+      auto broughtHere = [&](Value ofLanes) {
+        SmallVector<Value> slots;
+        for (int64_t i = box; ofLanes && i < std::min(boxes, box + atOnce); ++i)
+          slots.push_back(boxes == 1 ? ofLanes : e.shuffle(NVVM::ShflKind::idx, ofLanes, e.i32(i)));
+        return slots;
+      };
+      SmallVector<Value> slots = broughtHere(adaptor.getSlot().front()), nextSlots = broughtHere(next);
       e.doIf(first, [&](Emitter &at) {
         if (box == 0)
           NVVM::MBarrierArriveExpectTxOp::create(at.b, at.loc, Type(), barrier, at.i32(tile.getBytes()),
                                                  NVVM::MemScopeKind::CTA, /*relaxed=*/false, Value());
         for (auto [i, slot] : llvm::enumerate(slots))
           issue(at, op, adaptor, barrier, (box + i) * lines, slot);
+        for (auto [i, slot] : llvm::enumerate(nextSlots))
+          prefetch(at, op, adaptor, (box + i) * lines, slot);
       });
     }
     rewriter.eraseOp(op);
@@ -83,7 +96,7 @@ struct TmaLoadPattern : TilePattern<TmaLoadOp> {
   static void issue(Emitter &e, TmaLoadOp op, OneToNOpAdaptor adaptor, Value barrier, int64_t line,
                     Value slot) {
     auto cluster = LLVM::LLVMPointerType::get(op.getContext(), 7);
-    for (const Piece &piece : piecesOf(op.getTarget().getType(), line, op.getLines(), op.getPadded())) {
+    for (const Piece &piece : piecesOf(op, line)) {
       Value to = e.sharedAt(adaptor.getTarget().front(), piece.offset);
       NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
           e.b, e.loc, LLVM::AddrSpaceCastOp::create(e.b, e.loc, cluster, to),
@@ -92,6 +105,14 @@ struct TmaLoadPattern : TilePattern<TmaLoadOp> {
           ValueRange(), Value(), Value(), NVVM::TMALoadMode::TILE, /*isCTAOnly=*/false,
           NVVM::CTAGroupKindAttr(), Value());
     }
+  }
+
+  static void prefetch(Emitter &e, TmaLoadOp op, OneToNOpAdaptor adaptor, int64_t line, Value slot) {
+    for (const Piece &piece : piecesOf(op, line))
+      NVVM::CpAsyncBulkTensorPrefetchOp::create(
+          e.b, e.loc, adaptor.getMaps()[piece.map].front(),
+          coordinatesOf(e, op.getMaps()[piece.map], piece, slot, adaptor.getHead().front()), ValueRange(),
+          NVVM::TMALoadMode::TILE, Value());
   }
 };
 

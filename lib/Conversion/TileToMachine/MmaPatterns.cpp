@@ -107,6 +107,18 @@ struct LoadPattern : TilePattern<LoadOp> {
   }
 };
 
+/// The four lanes of a row have the same number, and the first writes it.
+void stageNumbers(Emitter &e, ValueRange registers, Value base, Value line) {
+  constexpr int64_t bytes = 4;
+  Value first = e.b.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::eq, e.lanes.quad, e.i32(0));
+  e.doIf(first, [&](Emitter &inner) {
+    for (auto [block, number] : llvm::enumerate(registers)) {
+      Value row = inner.add(inner.add(line, inner.lanes.group), 8 * static_cast<int64_t>(block));
+      LLVM::StoreOp::create(inner.b, inner.loc, number, inner.sharedAt(base, inner.mul(row, bytes)));
+    }
+  });
+}
+
 /// Two blocks of an accumulator side by side are four matrices, in the order of its registers.
 struct StagePattern : TilePattern<StageOp> {
   using TilePattern::TilePattern;
@@ -117,6 +129,11 @@ struct StagePattern : TilePattern<StageOp> {
     FragmentType type = op.getFragment().getType();
     ValueRange registers = adaptor.getFragment();
     Value base = adaptor.getTile().front(), line = adaptor.getLine().front();
+    if (type.getRank() == 1) {
+      stageNumbers(e, registers, base, line);
+      rewriter.eraseOp(op);
+      return success();
+    }
     if (tile.getElement().isF32()) {
       stageSums(e, tile, type, registers, base, line);
       rewriter.eraseOp(op);

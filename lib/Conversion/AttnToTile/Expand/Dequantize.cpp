@@ -185,7 +185,7 @@ Value FragmentExpansion::scores(Value rows, Value ofRows, Value ofTokens, Value 
       featuresIfPadded(form.getKeyDim(), form.getKeyTile()), /*begin=*/Value(), scale, tokenScales);
 }
 
-Value FragmentExpansion::rowsMmaTokens(UpdateOp update) {
+Value FragmentExpansion::rowsMmaTokens(UpdateOp update, Value line) {
   rt::StorePart part = partOf(update, /*keys=*/true);
   Value query = copyOf(update.getQuery(), Copy::Query), tile = copyOf(update.getKv(), Copy::Keys);
   if (part.format.isPlain())
@@ -209,7 +209,7 @@ Value FragmentExpansion::rowsMmaTokens(UpdateOp update) {
   if (part.format.isMixed())
     return mixedScores(update, query, part, scale);
   if (isLatent(update) && !held)
-    return panelScores(update, query, part, scale);
+    return panelScores(update, query, part, scale, line);
   Type element = factor ? Type(b.getF16Type()) : form.getElement();
   if (part.format.blocks == rt::Format::Blocks::E4M3)
     return scores(update.getQuery(), query, dequantizedBlocks(update, /*keys=*/true, element), scale);
@@ -272,7 +272,8 @@ Value FragmentExpansion::queriesOf(Value query, int64_t first, int64_t features)
 
 /// Adds up the scores of a tile panel by panel: the keys of a panel take few registers, and those of a whole
 /// latent would take more than a thread has.
-Value FragmentExpansion::panelScores(UpdateOp update, Value query, const rt::StorePart &part, Value scale) {
+Value FragmentExpansion::panelScores(UpdateOp update, Value query, const rt::StorePart &part, Value scale,
+                                     Value firstLine) {
   constexpr int64_t panel = 128; // of quantized elements
   auto shared = dyn_cast<SharedType>(query.getType());
   Type element = shared ? shared.getElement() : Type(b.getF16Type());
@@ -282,8 +283,16 @@ Value FragmentExpansion::panelScores(UpdateOp update, Value query, const rt::Sto
   for (int64_t first = 0; first < form.getKeyTile(); first += panel) {
     const int64_t features = std::min(panel, form.getKeyTile() - first);
     const bool isLast = first + features == form.getKeyTile();
-    Value keys = dequantized(panelsOf(tile, b.i32(first), features), Axis::Key, part, element, {}, {},
-                             /*tiny=*/false);
+    Value lines = panelsOf(tile, b.i32(first), features);
+    if (firstLine) { // lines of a panel lie one after the other
+      auto all = cast<SharedType>(lines.getType());
+      lines = OverlayOp::create(b,
+                                SharedType::get(b.getContext(), all.getRowAxis(), form.getKeys(),
+                                                all.getColAxis(), features, all.getElement(),
+                                                all.getSwizzled(), all.getBoxes()),
+                                lines, firstLine);
+    }
+    Value keys = dequantized(lines, Axis::Key, part, element, {}, {}, /*tiny=*/false);
     sum = ScoresOp::create(b, pairs(), form.getMmas(), queriesOf(query, first, features), keys, line,
                            IntegerAttr(), sum, isLast ? scale : Value(), isLast ? ofTokens : Value());
   }
@@ -379,8 +388,9 @@ Value FragmentExpansion::valuesOf(UpdateOp update, const TokenMeta &weighed) {
     return tile;
   if (isLatent(update)) {
     Value first = firstFeature();
+    const int64_t tokens = cast<SharedType>(tile.getType()).getRows();
     FragmentType factor =
-        b.fragment({Axis::Feature, Axis::Key}, {form.getValueTile(), form.getKeys()}, b.getF16Type());
+        b.fragment({Axis::Feature, Axis::Key}, {form.getValueTile(), tokens}, b.getF16Type());
     return DequantizeOp::create(b, factor, first ? panelsOf(tile, first, form.getValueTile()) : tile,
                                 ValueRange(), ValueRange(), ValueRange(), Value(), BlocksAttr(),
                                 IntegerAttr(), /*tiny=*/false);

@@ -23,6 +23,9 @@ void expandState(const OneUpdate &one, Value result, FragmentExpansion &e) {
   KernelBuilder &b = e.b;
   Type f32 = b.getF32Type();
   State state = e.stateOf(update.getState());
+  if (e.schedule.sharesWeights())
+    return e.setState(result, e.mergeHalves(one, state));
+  Value firstKey = one.tokens().getFirst();
   // The lift of the unit does not depend on scores: lanes compute it while the MMAs of the scores run. Under
   // a numerics contract each pair has a lift, which would take registers for that long.
   FragmentExpansion::TokenMeta meta = e.weighedMeta(update);
@@ -32,17 +35,17 @@ void expandState(const OneUpdate &one, Value result, FragmentExpansion &e) {
     room = e.roomBesideScales(update, state.unit);
   else if (!liftsPairs)
     room.lift = LiftOp::create(b, e.rowsOf(f32), meta.scale, state.unit, e.pairs());
-  Value scores = e.applyScoreRegion(update, e.rowsMmaTokens(update));
-  scores = e.maskScores(one, scores, copyOf(update.getQuery(), Copy::Position), one.tokens().getFirst());
+  Value scores = e.applyScoreRegion(update, e.rowsMmaTokens(update), firstKey);
+  scores = e.maskScores(one, scores, copyOf(update.getQuery(), Copy::Position), firstKey);
   if (one.rows(b, e.form).op.getScores())
     e.storeScores(update, scores, state.unit);
   if (liftsPairs)
     room.lift = LiftOp::create(b, e.pairs(), meta.scale, state.unit, e.pairs());
   bool fixed = e.form.has(FormTraits::FixedUnit);
-  auto step =
-      SoftmaxStepOp::create(b, state.max.getType(), state.sum.getType(), scores.getType(),
-                            fixed ? Type() : state.max.getType(), fixed ? Type() : Type(b.getI1Type()),
-                            scores, state.max, state.sum, state.unit, room.lift, fixed, room.slack);
+  auto step = SoftmaxStepOp::create(b, state.max.getType(), state.sum.getType(), scores.getType(),
+                                    fixed ? Type() : state.max.getType(),
+                                    fixed ? Type() : Type(b.getI1Type()), scores, state.max, state.sum,
+                                    state.unit, room.lift, /*largest=*/Value(), fixed, room.slack);
   Value acc = state.acc, weights = step.getWeights(), zeros;
   if (!fixed)
     acc = RescaleOp::create(b, acc.getType(), acc, step.getDecay(), step.getMoved());

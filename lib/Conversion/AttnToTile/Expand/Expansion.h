@@ -87,7 +87,8 @@ struct FragmentExpansion {
   IntegerAttr featuresIfPadded(int64_t features, int64_t tile);
   Value scores(Value rows, Value ofRows, Value ofTokens, Value scale = {}, Value tokenScales = {});
   /// The products of the rows and a staged tile's keys.
-  Value rowsMmaTokens(UpdateOp update);
+  /// From token `line` of the tile on, if warps divide its tokens.
+  Value rowsMmaTokens(UpdateOp update, Value line = {});
   /// The factors of a token's weights. Tokens whose weights are multiplied by scales have a scale. Integers
   /// that stay quantized have a zero point, too. Powers of two that blocks share have the exponent of that
   /// scale, the largest of the token. Other tokens have none.
@@ -123,7 +124,7 @@ struct FragmentExpansion {
   ScoreFnOp scoreRegion(UpdateOp update, TypeRange types, Value scores, Value position, Value firstKey,
                         ArrayRef<int64_t> reads = {});
   /// The scores after an update's score region, in units of the state.
-  Value applyScoreRegion(UpdateOp update, Value scores);
+  Value applyScoreRegion(UpdateOp update, Value scores, Value firstKey);
   /// The index at which a read finds its element in the table, by head and position of the row.
   Value tablePlace(attn::ReadOp read, ValueRange headAndPosition);
   /// Masks scores: those that rows do not see become -inf.
@@ -132,6 +133,14 @@ struct FragmentExpansion {
   SmallVector<Value> endsOf(VisibilityAttr visibility, int64_t first);
   /// Stores scores if the task asks for them.
   void storeScores(UpdateOp update, Value scores, Value unit);
+
+  // Halves of a tile (SharedWeights.cpp).
+  /// Merges a tile of which this warpgroup and its neighbour each weigh one half, into the state of each.
+  State mergeHalves(const OneUpdate &one, const State &state);
+  /// Merges a tile of which this warp and another each weigh one half.
+  State mergeHalvesOfWarps(const OneUpdate &one, const State &state);
+  /// The sums of both warpgroups' weights.
+  Value sumOfHalves(Value rows, Value sum);
 
   // States (States.cpp).
   /// A state before any token.
@@ -192,7 +201,7 @@ private:
   Value queryFragment(Value rows, Value query);
   Value panelsOf(Value tile, Value first, int64_t features);
   Value queriesOf(Value query, int64_t first, int64_t features);
-  Value panelScores(UpdateOp update, Value query, const rt::StorePart &part, Value scale);
+  Value panelScores(UpdateOp update, Value query, const rt::StorePart &part, Value scale, Value line);
   Value mixedScores(UpdateOp update, Value query, const rt::StorePart &part, Value scale);
   Value scaleOfGroup(ArrayRef<Value> scales, int64_t group, int64_t groups);
   Value widenedScores(UpdateOp update, Value query, Value tile, Value factor);

@@ -30,11 +30,11 @@ ScoreFnOp FragmentExpansion::scoreRegion(UpdateOp update, TypeRange types, Value
   return step;
 }
 
-Value FragmentExpansion::applyScoreRegion(UpdateOp update, Value scores) {
+Value FragmentExpansion::applyScoreRegion(UpdateOp update, Value scores, Value firstKey) {
   if (update.getScore().empty())
     return scores;
-  ScoreFnOp step = scoreRegion(update, scores.getType(), scores, copyOf(update.getQuery(), Copy::Position),
-                               tokensOf(update.getKv()).getFirst());
+  ScoreFnOp step =
+      scoreRegion(update, scores.getType(), scores, copyOf(update.getQuery(), Copy::Position), firstKey);
   dropLastFactor(step.getScore().front());
   return step.getResult(0);
 }

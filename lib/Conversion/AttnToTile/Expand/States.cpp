@@ -86,6 +86,8 @@ FragmentExpansion::Results FragmentExpansion::finishState(FinishOp finish) {
   State state = stateOf(finish.getState());
   if (cast<FragmentType>(state.sum.getType()).getPartial())
     state.sum = CompleteOp::create(b, rowsOf(b.getF32Type()), state.sum);
+  if (schedule.sharesWeights())
+    state.sum = sumOfHalves(finish.getRows(), state.sum);
   auto outType = cast<FragmentType>(state.acc.getType()), rowType = cast<FragmentType>(state.max.getType());
   bool hasSinks = finish.getSinks() != nullptr;
   Value valueScale = copyOf(finish.getRows(), Copy::ValueScale);

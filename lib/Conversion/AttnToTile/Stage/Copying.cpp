@@ -123,9 +123,13 @@ private:
   /// those, and gradients of outputs follow the values, which come once a task. So do queries if a warp
   /// posts.
   int64_t warpOf(Copy name) const {
+    if (name == Copy::KeysBehind)
+      return 2;
+    if (name == Copy::KeyRestBehind)
+      return 3;
     if (llvm::is_contained({Copy::Keys, Copy::Lse, Copy::Position}, name))
       return 0;
-    if (llvm::is_contained({Copy::Values, Copy::Delta}, name))
+    if (llvm::is_contained({Copy::Values, Copy::KeyRest, Copy::Delta}, name))
       return 1;
     if (name == Copy::OutputGradient && k.gradient && k.gradient.getAddsRows())
       return 1;

@@ -47,11 +47,13 @@ void Memory::allocate() {
   if (k.hasProducers()) {
     addRows({Copy::Query});
     addTokens();
+    addWeights();
     addRows({Copy::OutputGradient, Copy::Output});
     return;
   }
   addRows({Copy::Query, Copy::OutputGradient, Copy::Output});
   addTokens();
+  addWeights();
   addLargest();
 }
 
@@ -128,10 +130,25 @@ void Memory::addTokens() {
     if (int64_t boxes = k.schedule.getValueBoxes().value_or(0); boxes && name == Copy::Values)
       tile = SharedType::get(b.getContext(), tile.getRowAxis(), tile.getRows(), tile.getColAxis(),
                              tile.getCols(), tile.getElement(), tile.getSwizzled(), boxes);
+    if (k.splitsTiles()) {
+      Copy parts[] = {Copy::Keys, Copy::KeyRest, Copy::KeysBehind, Copy::KeyRestBehind};
+      for (auto [part, some] : llvm::zip_equal(parts, halvesOf(tile, k.schedule, k.valueFeatures())))
+        kinds[ring.kind].buffers.push_back({{part}, alloc(memoryType(some, walked))});
+      continue;
+    }
     all.back() = alloc(memoryType(tile, walked), ring.under ? all[*ring.under] : Value(),
                        /*perWarp=*/split || k.significance);
     kinds[ring.kind].buffers.push_back({{name}, all.back()});
   }
+}
+
+/// Warpgroups or warps that share weights leave those of a half in one tile, and a number for each row in
+/// another.
+void Memory::addWeights() {
+  if (!k.schedule.sharesWeights())
+    return;
+  weights = alloc(weightsTile(k.schedule, weightElement(k.regions(), k.form.getElement())));
+  units = alloc(unitsTile(k.schedule));
 }
 
 /// Warpgroups exchange gradients of scores in as many tiles as the schedule says; each tile of rows takes the
@@ -145,9 +162,10 @@ void Memory::addExchange() {
   exchange = alloc(RingType::get(b.getContext(), k.schedule.getExchanges(), tile));
 }
 
+/// A task's queries are narrowed before its rows have units.
 void Memory::addLargest() {
   if (!k.readsFinished() && narrowsQueries(k.schedule, k.regions(), k.form.getElement()))
-    largest = alloc(ScratchType::get(b.getContext(), largestBytes(k.schedule)));
+    largest = alloc(ScratchType::get(b.getContext(), largestBytes(k.schedule)), /*overlaid=*/units);
 }
 
 void Memory::addNumbers() {

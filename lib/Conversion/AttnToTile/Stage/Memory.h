@@ -30,6 +30,7 @@ public:
   SmallVector<Buffer> rows;
   Value largest;        ///< the largest elements of queries that become f16 in place; null if none do
   Value exchange, sums; ///< copies of rows if updates also add to sums of rows
+  Value weights, units; ///< copies of rows if warpgroups share weights
 
 private:
   Value alloc(Type type, Value overlaid = {}, bool perWarp = false);
@@ -39,6 +40,7 @@ private:
   void addTokens();
   void addWidenedTokens();
   void addExchange();
+  void addWeights();
   void addNumbers();
   void addLargest();
 

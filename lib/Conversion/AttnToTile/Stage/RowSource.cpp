@@ -57,7 +57,8 @@ void RowSource::tmaLoad(Copy name, Value tile) {
   if (int64_t lines = type.getBoxes())
     row = b.add(row, b.mul(LaneIdOp::create(b, b.getI32Type()), b.i32(lines / group)));
   TmaLoadOp::create(b, rowMaps(b, k.form, rows, tensorOfRows(name), type, features, isDense()), row,
-                    rows.headsNumber(), tile, Value(), Value(), type.getBoxLines(), isPadded(type, features));
+                    rows.headsNumber(), tile, Value(), Value(), /*next=*/Value(), type.getBoxLines(),
+                    isPadded(type, features), IntegerAttr());
   if (k.form.keepsTokens()) // sums go over rows
     ClearOp::create(b, tile, rows.count());
 }

@@ -56,7 +56,7 @@ private:
 /// The tokens of a tile, if the tile belongs to one region.
 class StoredTokens {
 public:
-  /// `first`: the tile's first token.
+  /// `first`: the first token of the copies.
   StoredTokens(StagedKernel &kernel, UpdateOp update, Value first);
 
   /// Whether a table gives the slots of tokens.
@@ -107,7 +107,8 @@ private:
 /// The source of a tile of tokens that belongs to one of several regions: only one of these updates runs.
 class TokenSource : public Source {
 public:
-  TokenSource(StagedKernel &kernel, ArrayRef<UpdateOp> updates);
+  /// Copies of the tile's tokens from number `behind` on.
+  TokenSource(StagedKernel &kernel, ArrayRef<UpdateOp> updates, int64_t behind = 0);
 
   bool isLoadedByTma() override { return k.schedule.loadsTokensByTma(); }
   void locate(tile::Scope copiers) override;
@@ -115,10 +116,13 @@ public:
   void tmaLoad(Copy name, Value tile) override;
 
 private:
+  Value fromHere(Value token) { return behind > 0 ? b.add(token, b.i32(behind)) : token; }
   /// The values of `body` for the region that the tile belongs to, tested from `number` on.
   SmallVector<Value> inRegion(TypeRange types, function_ref<SmallVector<Value>(StoredTokens &)> body,
                               size_t number = 0);
 
+  int64_t behind;
+  Value first; ///< the tile's first token
   SmallVector<StoredTokens> regions;
   SmallVector<Value> isRegion; ///< whether the tile belongs to the region, for all regions but the last
   Value where;                 ///< the located slots; null if no table gives them

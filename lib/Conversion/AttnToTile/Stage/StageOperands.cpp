@@ -105,6 +105,10 @@ void Staging::stageRows() {
     copies.push_back(memory.sums);
     names.append({Copy::Exchange, Copy::Sums});
   }
+  if (memory.weights) {
+    copies.append({memory.weights, memory.units});
+    names.append({Copy::Exchange, Copy::Units});
+  }
   if (!k.form.keepsTokens() && k.schedule.getQueryInRegisters()) // results do not leave through their tile
     copies.front() = LoadOp::create(b, queryFragment(), copies.front(), first.getFirst());
   for (RowsOp rows : k.rows) {
@@ -127,14 +131,22 @@ void Staging::stageTokens() {
     b.setInsertionPointAfter(last);
     TokenSource source(k, updates);
     ArrayRef<Buffer> buffers = memory.ofTokens(last.getType()), stored = memory.storedTokens(last.getType());
-    SmallVector<Value> copies = stored.empty()
-                                    ? copying->start(source, buffers, k.significance ? Scope::Warp : readers)
-                                    : copying->startWidened(source, stored, buffers);
+    SmallVector<Value> copies;
+    if (!stored.empty()) {
+      copies = copying->startWidened(source, stored, buffers);
+    } else if (k.splitsTiles()) {
+      const size_t ofHalf = buffers.size() / 2;
+      copies = copying->start(source, buffers.take_front(ofHalf), readers);
+      TokenSource behind(k, updates, k.tokenLines());
+      llvm::append_range(copies, copying->start(behind, buffers.drop_front(ofHalf), readers));
+    } else {
+      copies = copying->start(source, buffers, k.significance ? Scope::Warp : readers);
+    }
     copying->await(readers);
     SmallVector<Copy> names = namesOf(buffers);
     if (last.getType().getLatent()) // the first features of the keys' tile, and the keys' scales
       for (auto [name, copy] : llvm::to_vector(llvm::zip_equal(names, copies))) {
-        if (name == Copy::KeyRest)
+        if (name == Copy::KeyRest || name == Copy::KeysBehind || name == Copy::KeyRestBehind)
           continue;
         names.push_back(name == Copy::Keys ? Copy::Values : Copy::ValueMeta);
         copies.push_back(copy);
@@ -165,6 +177,11 @@ Operation *Staging::narrowQueries(Value tile, RowsOp rows) {
 void Staging::stageQueriesLate() {
   RowsOp rows = k.rows.front();
   RowSource source(k, rows);
+  for (RowsOp each : k.rows)
+    if (memory.weights) {
+      b.setInsertionPointAfter(each);
+      standIn(b, each, {Copy::Exchange, Copy::Units}, {memory.weights, memory.units});
+    }
   b.setInsertionPoint(rows);
   Value tile = copying->start(source, memory.rows, Scope::Block).front(), query = tile, coded = tile, rest;
   if (memory.largest) // queries keep the type of the features that are not quantized

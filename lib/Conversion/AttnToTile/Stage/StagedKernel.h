@@ -35,8 +35,12 @@ struct StagedKernel {
   /// their own.
   int64_t rowLines() const { return form.keepsTokens() ? schedule.getKeys() : schedule.getRows(); }
   int64_t tokenLines() const {
+    if (schedule.sharesWeights() && !splitsTiles())
+      return schedule.getKeys();
     return form.keepsTokens() && !significance ? schedule.getRows() : form.getKeys();
   }
+  /// Whether the halves of a tile of tokens are copied one by one.
+  bool splitsTiles() const { return schedule.sharesWeights() && hasProducers(); }
   /// The features of a tile of values, of which warps that share rows read slices.
   int64_t valueFeatures() const { return form.getValueTile() * schedule.getSlices(); }
   /// The type of a tile of rows, or of one number for each row. The element is the query's type unless given.

@@ -143,7 +143,7 @@ void StoredTokens::gather(ArrayRef<Copy> names, ValueRange tiles, Scope copiers,
 }
 
 int64_t StoredTokens::boxLines(Copy name) {
-  ArrayRef<int64_t> lines = name == Copy::Keys ? k.schedule.getKeyCopies() : k.schedule.getValueCopies();
+  ArrayRef<int64_t> lines = name == Copy::Values ? k.schedule.getValueCopies() : k.schedule.getKeyCopies();
   return lines[operandAttr.get(update).getInt()];
 }
 
@@ -167,7 +167,8 @@ Value StoredTokens::lookUpBoxes(Value from) {
 }
 
 void StoredTokens::tmaLoad(Copy name, Value tile, Value slot) {
-  const rt::StorePart &part = store.part(name == Copy::Keys);
+  constexpr int64_t panelBytes = 128;
+  const rt::StorePart &part = store.part(/*keys=*/name != Copy::Values);
   int64_t dim = part.dim, bytes = part.format.rowBytes(dim), lines = boxLines(name);
   auto type = cast<SharedType>(tile.getType());
   std::string buffer = tensor(store.codesName(part));
@@ -184,7 +185,12 @@ void StoredTokens::tmaLoad(Copy name, Value tile, Value slot) {
   }
   for (rt::StoreSize size : axis.times)
     slots.dims.push_back(sizeOf(size));
-  SmallVector<Value> maps = tensorMaps(b, tensor(std::string(1, part.letter) + ".map"), buffer, type, lines,
-                                       std::nullopt, slots, dim, heads);
-  TmaLoadOp::create(b, maps, slot, place(), tile, Value(), Value(), lines, isPadded(type, dim));
+  const bool isRest = name == Copy::KeyRest || name == Copy::KeyRestBehind;
+  std::string map = tensor(std::string(1, part.letter) + (isRest ? ".rest.map" : ".map"));
+  SmallVector<Value> maps = tensorMaps(b, map, buffer, type, lines, std::nullopt, slots, dim, heads);
+  IntegerAttr panel;
+  if (isRest)
+    panel = b.getI64IntegerAttr((dim - type.getCols()) * bytes / dim / panelBytes);
+  TmaLoadOp::create(b, maps, slot, place(), tile, Value(), Value(), /*next=*/Value(), lines,
+                    isPadded(type, dim), panel);
 }

@@ -15,7 +15,8 @@ using namespace mlir;
 using namespace mlir::attn;
 using namespace mlir::tile;
 
-TokenSource::TokenSource(StagedKernel &kernel, ArrayRef<UpdateOp> updates) : Source(kernel) {
+TokenSource::TokenSource(StagedKernel &kernel, ArrayRef<UpdateOp> updates, int64_t behind)
+    : Source(kernel), behind(behind) {
   UpdateOp one = updates.front();
   TokensOp tokens = tokensOf(one.getKv());
   if (updates.size() > 1) {
@@ -25,11 +26,11 @@ TokenSource::TokenSource(StagedKernel &kernel, ArrayRef<UpdateOp> updates) : Sou
     for (size_t number = 0; number + 1 < updates.size(); ++number)
       isRegion.push_back(b.compare(arith::CmpIPredicate::eq, region, b.i32(number)));
   }
-  Value first = tokens.getFirst();
+  first = tokens.getFirst();
   if (k.significance) // each warp has its own tokens
     first = b.add(first, tokens.getWarp());
   for (UpdateOp update : updates)
-    regions.emplace_back(k, update, first);
+    regions.emplace_back(k, update, fromHere(first));
 }
 
 SmallVector<Value>
@@ -59,8 +60,8 @@ void TokenSource::locate(Scope copiers) {
       return region.hasTable() ? region.lookUp(copiers) : b.i32(0);
     if (k.form.keepsTokens())
       return region.lookUpBoxes(region.first);
-    auto ahead = AheadOp::create(b, i32, region.first);
-    b.fill(ahead.getBody(), {i32}, [&](ValueRange at) { return region.lookUpBoxes(at[0]); });
+    auto ahead = AheadOp::create(b, i32, first);
+    b.fill(ahead.getBody(), {i32}, [&](ValueRange at) { return region.lookUpBoxes(fromHere(at[0])); });
     return ahead;
   };
   where = inRegion({i32}, [&](StoredTokens &region) { return SmallVector<Value>{slotsIn(region)}; }).front();
@@ -80,6 +81,8 @@ void TokenSource::tmaLoad(Copy name, Value tile) {
   });
   bool summed = k.form.keepsTokens() ? k.gradient.getAddsRows()
                                      : k.gradient || name == Copy::Values || regions.front().isLatent();
-  if (summed)
-    ClearOp::create(b, tile, regions.front().left());
+  if (!summed)
+    return;
+  Value left = regions.front().left();
+  ClearOp::create(b, tile, behind > 0 ? b.max(left, b.i32(0)) : left); // the tile may end in front of them
 }

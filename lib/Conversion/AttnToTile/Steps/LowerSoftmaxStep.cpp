@@ -76,7 +76,9 @@ struct LowerSoftmaxStep : mlir::attn::impl::LowerSoftmaxStepPassBase<LowerSoftma
                    [&](ValueRange v) -> Value { return arith::AddFOp::create(b, v[0], v[1]); });
     };
     const bool liftsPairs = lift && isOfPairs(lift.getType());
-    Value largest = ReduceOp::create(b, ofRows, Combine::Max, liftsPairs ? lifted(scores) : scores);
+    Value largest = op.getLargest();
+    if (!largest)
+      largest = ReduceOp::create(b, ofRows, Combine::Max, liftsPairs ? lifted(scores) : scores);
     if (lift && !liftsPairs)
       largest = lifted(largest);
     SmallVector<Type> types{ofRows, ofRows.withElement(b.getI1Type()), ofRows, ofRows};

@@ -1,6 +1,7 @@
 //===- TileAsyncOps.cpp - Verifiers of TMA and asynchronous MMAs ----------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attn/Dialect/Tile/IR/Tile.h"
+#include "Verify.h"
+
 #include "attn/Support/Elements.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -67,6 +68,11 @@ LogicalResult TmaLoadOp::verify() {
            << tile.getRows() << " lines of the tile, got " << lines;
   if (failed(verifyMaps(*this, getMaps(), tile)))
     return failure();
+  if (getPanel() && (getPadded() || *getPanel() < 0 || tile.getLineBytes() % 128 != 0))
+    return emitOpError(
+               "expected panels of 128 bytes, from panel 0 or a later one on, in lines that are not padded, "
+               "got ")
+           << tile << " from " << *getPanel();
   if (tile.getBoxes() && tile.getBoxes() != lines)
     return emitOpError("expected the tile's boxes of ") << tile.getBoxes() << " lines, got " << lines;
   return success();
@@ -128,9 +134,23 @@ LogicalResult OverlayOp::verify() {
   return success();
 }
 
+/// Verifies that numbers of lines go to a tile of one column.
+static LogicalResult verifyNumbers(StageOp stage) {
+  SharedType tile = stage.getTile().getType();
+  FragmentType fragment = stage.getFragment().getType();
+  if (tile.getElement().isF32() && tile.getCols() == 1 && fragment.getElement().isF32() &&
+      fragment.getAxes()[0] == tile.getRowAxis() && fragment.getSizes()[0] == 16 && tile.getRows() >= 16 &&
+      !fragment.getPartial() && mayHaveLayout(fragment, Layout::Row))
+    return success();
+  return stage.emitOpError("expected a number of f32 for each of 16 rows, and a tile of one column, got ")
+         << fragment << " and " << tile;
+}
+
 LogicalResult StageOp::verify() {
   SharedType tile = getTile().getType();
   FragmentType fragment = getFragment().getType();
+  if (fragment.getRank() == 1)
+    return verifyNumbers(*this);
   if (!mlir::attn::isMultiplied(tile.getElement()) && !tile.getElement().isF32())
     return emitOpError("expected a tile of f16, bf16 or f32, got ") << tile;
   if (tile.getElement().isF32() && tile.getCols() % 32 != 0)

@@ -25,6 +25,7 @@ ScheduleFields ScheduleAttr::getFields() const {
           SmallVector<int64_t>(getValueCopies()),
           getValueBoxes(),
           getPingPong(),
+          getSharedWeights(),
           getEpilogue(),
           getExchangeStages(),
           getValueSlices(),
@@ -43,7 +44,7 @@ using EmitError = function_ref<InFlightDiagnostic()>;
 
 static LogicalResult verifyTiles(EmitError emitError, ScheduleKind kind, int64_t rows, int64_t keys,
                                  int64_t warps, int64_t stages, int64_t blocks, bool splitKeys,
-                                 bool queryInRegisters, int64_t slices) {
+                                 bool queryInRegisters, int64_t slices, bool sharesWeights) {
   if (warps < 1 || warps > 16)
     return emitError() << "expected 1 to 16 warps, got " << warps;
   if (stages < 1 || stages > 8)
@@ -56,7 +57,16 @@ static LogicalResult verifyTiles(EmitError emitError, ScheduleKind kind, int64_t
                        << (kind == ScheduleKind::Wgmma ? "warpgroups" : "warps")
                        << ", and 1 with split_keys, got " << slices << " (warps = " << warps << ")";
   int64_t warpRows = splitKeys ? rows : rows * slices / warps;
-  int64_t warpKeys = splitKeys ? keys / warps : keys;
+  if (sharesWeights && (slices != 2 || units != slices || keys % slices != 0))
+    return emitError()
+           << "expected shared_weights with 2 value_slices, as many warps (under wgmma, warpgroups) and "
+              "an even number of keys, got "
+           << slices << " value_slices, " << units << " warps or warpgroups and " << keys << " keys";
+  if (sharesWeights && kind == ScheduleKind::Wgmma && stages != 1)
+    return emitError()
+           << "expected 1 stage beside shared_weights under wgmma, whose halves of a tile take turns, got "
+           << stages;
+  int64_t warpKeys = keys / (splitKeys ? warps : sharesWeights ? slices : 1);
   if (kind == ScheduleKind::Wgmma && (warps % ScheduleAttr::groupWarps != 0 || splitKeys))
     return emitError() << "wgmma computes with whole warpgroups: expected warps a multiple of 4 and "
                           "split_keys false";
@@ -70,8 +80,8 @@ static LogicalResult verifyTiles(EmitError emitError, ScheduleKind kind, int64_t
   if (warpKeys < 16 || warpKeys % 16 != 0 || (kind == ScheduleKind::Mma && keys % warps != 0))
     return emitError() << "expected the keys of a warp to be a multiple of 16, got " << warpKeys
                        << " (keys = " << keys << ", warps = " << warps << ")";
-  if (kind == ScheduleKind::Wgmma && keys > 256)
-    return emitError() << "expected at most 256 keys, the limit of one wgmma, got " << keys;
+  if (kind == ScheduleKind::Wgmma && warpKeys > 256)
+    return emitError() << "expected at most 256 keys, the limit of one wgmma, got " << warpKeys;
   // Each lane of a warp looks up one line.
   if (int64_t copied = keys / warps; kind == ScheduleKind::Mma && (copied < 2 || copied > 32))
     return emitError() << "expected 2 to 32 keys for each warp to copy, got " << copied << " (keys = " << keys
@@ -91,10 +101,10 @@ LogicalResult ScheduleAttr::verify(EmitError emitError, ScheduleKind kind, int64
                                    ArrayRef<int64_t> keyCopies, ArrayRef<int64_t> valueCopies,
                                    std::optional<int64_t> valueBoxes, std::optional<bool> pingPong,
                                    std::optional<Epilogue> epilogue, std::optional<int64_t> exchangeStages,
-                                   std::optional<int64_t> valueSlices, std::optional<int64_t> sequencesUpTo,
-                                   std::optional<int64_t> sharedBytes) {
+                                   std::optional<int64_t> valueSlices, std::optional<bool> sharedWeights,
+                                   std::optional<int64_t> sequencesUpTo, std::optional<int64_t> sharedBytes) {
   if (failed(verifyTiles(emitError, kind, rows, keys, warps, stages, blocks, splitKeys, queryInRegisters,
-                         valueSlices.value_or(1))))
+                         valueSlices.value_or(1), sharedWeights.value_or(false))))
     return failure();
   if (sequencesUpTo && *sequencesUpTo < 1)
     return emitError() << "expected sequences_up_to of at least 1, got " << *sequencesUpTo;

@@ -67,10 +67,11 @@ private:
             {"shared_bytes", &fields.sharedBytes}};
   }
   using Boolean = std::pair<StringRef, std::optional<bool> *>;
-  std::array<Boolean, 3> booleans() {
+  std::array<Boolean, 4> booleans() {
     return {Boolean{"split_keys", &fields.splitKeys},
             {"query_in_registers", &fields.queryInRegisters},
-            {"ping_pong", &fields.pingPong}};
+            {"ping_pong", &fields.pingPong},
+            {"shared_weights", &fields.sharedWeights}};
   }
 
   ParseResult parseInteger(std::optional<int64_t> &value) { return parser.parseInteger(value.emplace()); }
@@ -185,6 +186,8 @@ void ScheduleAttr::print(AsmPrinter &printer) const {
     printer << ", epilogue = " << stringifyEpilogue(*epilogue);
   integer("exchange_stages", getExchangeStages());
   integer("value_slices", getValueSlices());
+  if (std::optional<bool> shares = getSharedWeights())
+    printer << ", shared_weights = " << word(*shares);
   integer("sequences_up_to", getSequencesUpTo());
   integer("shared_bytes", getSharedBytes());
   printer << ">";

@@ -67,6 +67,13 @@ struct LookAhead : tile::impl::LookAheadPassBase<LookAhead> {
     return mapping.lookupOrDefault(value);
   }
 
+  /// Whether no copy is in flight while a tile is read: the next tile then comes to the L2 cache meanwhile.
+  /// Those of other warpgroups that read the same tokens come at the same time, so none would find it there.
+  static bool copiesNothingMeanwhile(scf::ForOp loop) {
+    auto schedule = tile::scheduleAttr.get(loop->getParentOfType<func::FuncOp>());
+    return schedule && schedule.sharesWeights();
+  }
+
   static void carry(AheadOp ahead, scf::ForOp loop) {
     ImplicitLocOpBuilder b(ahead.getLoc(), loop);
     Value some =
@@ -77,6 +84,9 @@ struct LookAhead : tile::impl::LookAheadPassBase<LookAhead> {
     auto yields = [&](OpBuilder &, Location, ArrayRef<BlockArgument> arguments) -> SmallVector<Value> {
       b.setInsertionPoint(ahead);
       Value next = compute(b, ahead, arith::AddIOp::create(b, loop.getInductionVar(), loop.getStep()));
+      for (Operation *user : ahead->getUsers())
+        if (auto load = dyn_cast<TmaLoadOp>(user); load && copiesNothingMeanwhile(loop))
+          load.getNextMutable().assign(next);
       rewriter.replaceOp(ahead, arguments.front());
       return {next};
     };

@@ -288,7 +288,7 @@ func.func @softmax_step_decay(%s: !s, %row: !row, %log2: f32) {
 !row = !tile.fragment<[query 16], f32>
 func.func @softmax_step_moved(%s: !s, %row: !row, %log2: f32) {
   // expected-error @below {{expected a decay and whether it is not 1, unless units are fixed}}
-  %0:4 = "attn.softmax_step"(%s, %row, %row, %log2) <{resultSegmentSizes = array<i32: 1, 1, 1, 1, 0>}> : (!s, !row, !row, f32) -> (!row, !row, !s, !row)
+  %0:4 = "attn.softmax_step"(%s, %row, %row, %log2) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 0>}> : (!s, !row, !row, f32) -> (!row, !row, !s, !row)
   return
 }
 

@@ -289,3 +289,13 @@ module attributes {a = #tile.schedule<wgmma, rows = 192, keys = 64, warps = 12, 
 
 // expected-error @+1 {{expected 16 rows per warp, or 8 with split_keys and query_in_registers, got 32 (rows = 64, warps = 4)}}
 module attributes {a = #tile.schedule<mma, rows = 64, keys = 64, warps = 4, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, value_slices = 2>} {}
+
+// -----
+
+// expected-error @+1 {{expected 1 stage beside shared_weights under wgmma, whose halves of a tile take turns, got 2}}
+module attributes {a = #tile.schedule<wgmma, rows = 64, keys = 128, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, value_slices = 2, shared_weights = true>} {}
+
+// -----
+
+// expected-error @+1 {{expected shared_weights with 2 value_slices, as many warps (under wgmma, warpgroups) and an even number of keys, got 1 value_slices, 2 warps or warpgroups and 128 keys}}
+module attributes {a = #tile.schedule<wgmma, rows = 128, keys = 128, warps = 8, stages = 1, blocks = 1, split_keys = false, query_in_registers = false, shared_weights = true>} {}

@@ -112,3 +112,12 @@ func.func @gather(%b: !tile.buffer<bf16>, %i: i32, %z: i64, %t: !tile) {
   } : !tile.buffer<bf16> -> !tile
   return
 }
+
+// -----
+
+!tile = !tile.shared<key 64, feature 32, bf16, swizzled>
+func.func @panel(%m: !tile.tensor_map<4>, %i: i32, %t: !tile, %b: !tile.barriers<1>) {
+  // expected-error @+1 {{expected panels of 128 bytes, from panel 0 or a later one on, in lines that are not padded, got}}
+  tile.tma_load %m from %i head %i lines 64 panel 1 into %t on %b[%i] : !tile.tensor_map<4> -> !tile, !tile.barriers<1>
+  return
+}

@@ -56,6 +56,20 @@ gpu.module @kernels {
     return
   }
 
+  // The last panels of lines of three: a copy from panel 1 on. The boxes of the next load come to the L2 cache.
+  // CHECK-LABEL: @next
+  // CHECK: tile.tma_load %{{.*}} from %{{.*}} next %{{.*}} head %{{.*}} lines 64 panel 1 into
+  // MACHINE-LABEL: @next
+  // MACHINE-SAME: (%[[MAP:[^:]*]]: !llvm.ptr, %[[SLOT:[^:]*]]: i32, %[[NEXT:[^:]*]]: i32, %[[HEAD:[^:]*]]: i32
+  // MACHINE: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}} box[%c0_i32, %[[SLOT]], %c1_i32, %[[HEAD]]]
+  // MACHINE: nvvm.cp.async.bulk.tensor.prefetch %[[MAP]], box[%c0_i32, %[[NEXT]], %c1_i32, %[[HEAD]]]
+  func.func @next(%m: !tile.tensor_map<4>, %slot: i32, %next: i32, %head: i32, %i: i32) {
+    %tile = tile.alloc {offset = 0 : i64} : !tile.shared<key 64, feature 128, bf16, swizzled>
+    %full = tile.alloc {offset = 16384 : i64} : !tile.barriers<2>
+    tile.tma_load %m from %slot next %next head %head lines 64 panel 1 into %tile on %full[%i] : !tile.tensor_map<4> -> <key 64, feature 128, bf16, swizzled>, !tile.barriers<2>
+    return
+  }
+
   // Operations that order a launch and the previous one, and four elements in one request.
   // CHECK-LABEL: @overlap
   // CHECK: tile.start_next

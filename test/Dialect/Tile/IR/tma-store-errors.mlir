@@ -123,3 +123,21 @@ func.func @boxes_of_queries(%q: !q, %k: !k, %i: i32) {
   %0 = tile.start_mma %q at %i, %k : !q, !k -> !s
   return
 }
+
+// -----
+
+!numbers = !tile.shared<query 64, feature 2, f32>
+func.func @numbers(%n: !tile.fragment<[query 16], f32, row>, %tile: !numbers, %i: i32) {
+  // expected-error @+1 {{expected a number of f32 for each of 16 rows, and a tile of one column, got}}
+  tile.stage %n into %tile at %i : !tile.fragment<[query 16], f32, row> -> !numbers
+  return
+}
+
+// -----
+
+!numbers = !tile.shared<query 64, feature 1, f32>
+func.func @partial(%n: !tile.fragment<[query 16], f32, row, partial>, %tile: !numbers, %i: i32) {
+  // expected-error @+1 {{expected a number of f32 for each of 16 rows, and a tile of one column, got}}
+  tile.stage %n into %tile at %i : !tile.fragment<[query 16], f32, row, partial> -> !numbers
+  return
+}

@@ -106,7 +106,10 @@ def Attn_Copy : I32EnumAttr<"Copy", "the content of a copy on the chip", [
     I32EnumAttrCase<"ValueScale", 14, "value_scale">,
     I32EnumAttrCase<"QueryFactor", 15, "query_factor">,
     I32EnumAttrCase<"QueryRest", 16, "query_rest">,
-    I32EnumAttrCase<"KeyRest", 17, "key_rest">]> {
+    I32EnumAttrCase<"KeyRest", 17, "key_rest">,
+    I32EnumAttrCase<"KeysBehind", 18, "keys_behind">,
+    I32EnumAttrCase<"KeyRestBehind", 19, "key_rest_behind">,
+    I32EnumAttrCase<"Units", 20, "units">]> {
   let cppNamespace = "::mlir::attn";
   let genSpecializedAttr = 0;
 }

@@ -275,7 +275,7 @@ def Attn_ListMaskOp : Attn_StepOp<"list_mask", [MemoryEffects<[MemRead]>, AllTyp
 // Weights
 //===----------------------------------------------------------------------===//
 
-def Attn_SoftmaxStepOp : Attn_StepOp<"softmax_step", [Pure, AttrSizedResultSegments]> {
+def Attn_SoftmaxStepOp : Attn_StepOp<"softmax_step", [Pure, AttrSizedOperandSegments, AttrSizedResultSegments]> {
   let summary = "a step of the online softmax";
   let description = [{
     The monoid's step (AttnOnlineOps.td). It takes a tile of scores, the largest score `m` and the sum of
@@ -287,7 +287,8 @@ def Attn_SoftmaxStepOp : Attn_StepOp<"softmax_step", [Pure, AttrSizedResultSegme
 
     `m` is a unit, not a result: weights stay below 2^slack, which 16 bits hold as exactly as weights below 1.
     `moved` says whether the unit of some row moved; otherwise the decay is 1 to the bit. Rows that have seen
-    nothing have weights of 0. `lift` is the distance of the unit above the largest score (attn.lift).
+    nothing have weights of 0. `lift` is the distance of the unit above the largest score (attn.lift). `largest` is
+    max(S) where these scores are a part of the tile's.
 
     `fixed`: scores are bounded, and a row keeps the first unit that it can have. There is no decay then. A
     unit of 0 says that the row has seen nothing yet.
@@ -300,13 +301,15 @@ def Attn_SoftmaxStepOp : Attn_StepOp<"softmax_step", [Pure, AttrSizedResultSegme
                        Attn_PerRow<"the unit so far">:$max, Attn_PerRow<"the sum so far, in shares of lanes">:$sum,
                        Arg<F32, "log2 of a score of 1">:$unit,
                        Optional<Attn_PerRowOrPair<"the distance of the unit above the largest score">>:$lift,
+                       Optional<Attn_PerRow<"the largest scores of all of the tile, without a lift">>:$largest,
                        UnitAttr:$fixed, DefaultValuedAttr<I64Attr, "8">:$slack);
   let results = (outs Attn_PerRow<"the new unit">:$new_max, Attn_PerRow<"the new sum">:$new_sum,
                       Attn_Pairs<"the tile's weights">:$weights,
                       Optional<Attn_PerRow<"the factor of older weights">>:$decay,
                       Optional<Attn_Described<I1, "whether some decay is not 1">>:$moved);
   let assemblyFormat = [{
-    (`fixed` $fixed^)? $scores `,` $max `,` $sum `unit` $unit (`lift` $lift^)? (`slack` $slack^)? attr-dict
+    (`fixed` $fixed^)? $scores `,` $max `,` $sum `unit` $unit (`lift` $lift^)?
+    (`largest` $largest^ `:` type($largest))? (`slack` $slack^)? attr-dict
     `:` type($scores) `,` type($max) `,` type($sum) (`,` type($lift)^)?
     `->` type($new_max) `,` type($new_sum) `,` type($weights) (`,` type($decay)^ `,` type($moved))?
   }];

@@ -32,7 +32,7 @@ struct ScheduleFields {
   std::optional<int64_t> producers, producerRegisters, consumerRegisters, queryStages, queryCopy;
   SmallVector<int64_t> keyCopies, valueCopies;
   std::optional<int64_t> valueBoxes;
-  std::optional<bool> pingPong;
+  std::optional<bool> pingPong, sharedWeights;
   std::optional<Epilogue> epilogue;
   std::optional<int64_t> exchangeStages, valueSlices, sequencesUpTo, sharedBytes;
 };

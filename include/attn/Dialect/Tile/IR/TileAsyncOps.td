@@ -142,6 +142,9 @@ def Tile_TmaLoadOp : Tile_Op<"tma_load", [AttrSizedOperandSegments]> {
 
     `padded` lines of the tile are longer than those of the source. The innermost axis of each map then has
     all existing features, and the axis of panels has length 1: panels are loaded one by one.
+
+    The boxes at `next` are brought to the L2 cache: they are loaded next. `panel` is the first panel of a tile that
+    has some panels of the source's lines.
   }];
   let arguments = (ins
     Arg<Variadic<Tile_TensorMapType>, "one per width of panel">:$maps,
@@ -150,10 +153,13 @@ def Tile_TmaLoadOp : Tile_Op<"tma_load", [AttrSizedOperandSegments]> {
     Arg<Tile_SharedType, "the tile to fill">:$target,
     Arg<Optional<Tile_BarriersType>, "the barriers">:$barriers,
     Arg<Optional<I32>, "index of the barrier">:$index,
+    Arg<Optional<I32>, "like `slot`, of the load after this one">:$next,
     I64Attr:$lines,
-    UnitAttr:$padded);
+    UnitAttr:$padded,
+    OptionalAttr<I64Attr>:$panel);
   let assemblyFormat = [{
-    $maps `from` $slot `head` $head `lines` $lines `into` $target (`on` $barriers^ `[` $index `]`)? attr-dict
+    $maps `from` $slot (`next` $next^)? `head` $head `lines` $lines (`panel` $panel^)? `into` $target
+    (`on` $barriers^ `[` $index `]`)? attr-dict
     `:` type($maps) `->` type($target) (`,` type($barriers)^)?
   }];
   let hasVerifier = 1;
@@ -170,9 +176,12 @@ def Tile_OverlayOp : Tile_Op<"overlay", [Pure]> {
 
 def Tile_StageOp : Tile_Op<"stage"> {
   let summary = "a warp writes a fragment into lines of a shared tile, rounding to the tile's element type";
-  let description = [{ Lines of an f32 tile, in whole panels of 32 columns, get the order of sums (`tile.load_sums`). }];
+  let description = [{
+    Lines of an f32 tile, in whole panels of 32 columns, get the order of sums (`tile.load_sums`). A fragment of
+    one axis has a number for each line of a tile of one column.
+  }];
   let arguments = (ins
-    Arg<Tile_FragmentType, "f32, two axes">:$fragment,
+    Arg<Tile_FragmentType, "f32, one or two axes">:$fragment,
     Arg<Tile_SharedType, "the tile, of f16, bf16 or f32">:$tile,
     Arg<I32, "line of the fragment's first line, a multiple of 16">:$line);
   let assemblyFormat = "$fragment `into` $tile `at` $line attr-dict `:` type($fragment) `->` type($tile)";

@@ -37,7 +37,8 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
 
     With `value_slices` n, n warps (under wgmma, n warpgroups) share their rows. Each computes all scores of
     these rows, and the accumulator of a slice of the value features: accumulators of more than 256 features
-    do not fit the registers of a warp.
+    do not fit the registers of a warp. With `shared_weights`, each of two warpgroups computes the scores of one
+    half of a tile's keys, and reads the weights of the other half from shared memory.
 
     The following fields may be omitted. Under `mma` they then have the value in parentheses, the only legal
     one; under `wgmma` `--attn-choose-schedule` completes them.
@@ -52,6 +53,7 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
     | `value_boxes` | lines of a box of values, if values lie in shared memory box by box; 0: as one tile (0) |
     | `ping_pong` | ping-pong: a warpgroup starts its MMAs when the previous warpgroup has started its own (false) |
     | `value_slices` | warps, or warpgroups, that share rows: each has a slice of the value features (1) |
+    | `shared_weights` | whether warpgroups that share rows share weights (false) |
     | `exchange_stages` | tiles through which warpgroups exchange gradients of scores: with 2 they sync once per tile, with 1 twice (1) |
     | `sequences_up_to` | the largest number of packed rows of a sequence, and of tokens of an instance, in plans for this kernel (any) |
     | `epilogue` | `store`, by the threads that hold the rows, or `send`, a TMA store from the queries' stage (store) |
@@ -76,6 +78,7 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
                         Tile_Unsaid<"::mlir::tile::Epilogue", "how results are written">:$epilogue,
                         Tile_Unsaid<"int64_t", "tiles of exchange">:$exchangeStages,
                         Tile_Unsaid<"int64_t", "warps or warpgroups that share rows">:$valueSlices,
+                        Tile_Unsaid<"bool", "whether warpgroups that share rows share weights">:$sharedWeights,
                         Tile_Unsaid<"int64_t", "the longest sequences of this schedule">:$sequencesUpTo,
                         Tile_Unsaid<"int64_t", "shared memory of a block">:$sharedBytes);
   let builders = [
@@ -84,14 +87,14 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
       return $_get($_ctxt, kind, rows, keys, warps, stages, blocks, splitKeys, queryInRegisters, std::nullopt,
                    std::nullopt, std::nullopt, std::nullopt, std::nullopt, ArrayRef<int64_t>(),
                    ArrayRef<int64_t>(), std::nullopt, std::nullopt, std::nullopt, std::nullopt,
-                   std::nullopt, std::nullopt, std::nullopt);
+                   std::nullopt, std::nullopt, std::nullopt, std::nullopt);
     }]>,
     AttrBuilder<(ins "const ScheduleFields &":$f), [{
       return $_get($_ctxt, f.kind, *f.rows, *f.keys, *f.warps, *f.stages, *f.blocks, *f.splitKeys,
                    *f.queryInRegisters, f.producers, f.producerRegisters, f.consumerRegisters, f.queryStages,
                    f.queryCopy, ArrayRef<int64_t>(f.keyCopies), ArrayRef<int64_t>(f.valueCopies), f.valueBoxes,
-                   f.pingPong, f.epilogue, f.exchangeStages, f.valueSlices, f.sequencesUpTo,
-                   f.sharedBytes);
+                   f.pingPong, f.epilogue, f.exchangeStages, f.valueSlices, f.sharedWeights,
+                   f.sequencesUpTo, f.sharedBytes);
     }]>
   ];
   let hasCustomAssemblyFormat = 1;
@@ -111,11 +114,14 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
     ScheduleFields getFields() const;
     /// Packed rows of one warp, and keys of a tile that one warp scores.
     int64_t getWarpRows() const { return getSplitKeys() ? getRows() : getRows() * getSlices() / getWarps(); }
-    int64_t getWarpKeys() const { return getSplitKeys() ? getKeys() / getWarps() : getKeys(); }
+    int64_t getWarpKeys() const {
+      return getKeys() / (getSplitKeys() ? getWarps() : sharesWeights() ? getSlices() : 1);
+    }
     int64_t getProducerWarps() const { return getProducers().value_or(0); }
     /// Warps, or warpgroups, that share rows, and the features of the accumulator of each.
     int64_t getSlices() const { return getValueSlices().value_or(1); }
     int64_t getSliceFeatures(int64_t valueDim) const { return valueDim / getSlices(); }
+    bool sharesWeights() const { return getSharedWeights().value_or(false); }
     /// Warpgroups that compute.
     int64_t getConsumers() const { return getWarps() / groupWarps; }
     int64_t getThreads() const { return (getProducerWarps() + getWarps()) * 32; }

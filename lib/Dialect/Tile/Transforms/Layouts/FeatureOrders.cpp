@@ -226,6 +226,8 @@ bool FeatureOrders::isAccumulator(Value value) {
 void FeatureOrders::visitMma(MmaOp mma) {
   same.unionSets(mma.getAcc().getAsOpaquePointer(), mma.getResult().getAsOpaquePointer());
   Value right = mma.getStoredOperand().get();
+  if (auto tokens = right.getDefiningOp<PartOp>(); tokens && fragmentOf(right).getFeatureAxis() == 0)
+    right = tokens.getSource();
   while (auto widen = right.getDefiningOp<WidenOp>())
     right = widen.getSource();
   if (auto load = right.getDefiningOp<LoadRhsOp>(); load && load.getFragment().hasOneUse())
@@ -301,8 +303,12 @@ void FeatureOrders::orderKept() {
       setOrder(Value::getFromOpaquePointer(*leader), order);
     setOrder(load.getFragment(), order);
     for (Operation *user : load.getFragment().getUsers())
-      if (isa<WidenOp>(user))
+      if (isa<WidenOp>(user)) {
         setOrder(user->getResult(0), order);
+        for (Operation *part : user->getUsers())
+          if (isa<PartOp>(part))
+            setOrder(part->getResult(0), order);
+      }
   }
 }
 

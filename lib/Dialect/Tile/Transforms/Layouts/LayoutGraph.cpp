@@ -177,7 +177,9 @@ void LayoutGraph::visit(Operation *op) {
         need(op->getOpOperand(0), Layout::Row);
         defineAll(Layout::Row);
       })
-      .Case([&](StageOp) { need(op, Layout::Acc); })
+      .Case([&](StageOp stage) {
+        need(op, stage.getFragment().getType().getRank() == 2 ? Layout::Acc : Layout::Row);
+      })
       .Case([&](StoreOp store) {
         if (store.getFragment().getType().getRank() == 2)
           need(op->getOpOperand(0), Layout::Acc);

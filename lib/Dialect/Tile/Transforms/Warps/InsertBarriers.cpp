@@ -59,7 +59,7 @@ private:
   /// Arrives once the lines from the clear's first on are zeros; returns the new parity.
   Value tmaLoadAndClear(const ProducedCopies &copies, Ring &ring, Value stage, Value cleared);
   void lowerConsume(RingCounters &counters, ConsumeOp consume, const TileUses &uses);
-  void passTakes(RingCounters &counters, ArrayRef<ConsumeOp> consumes);
+  void passTakes(RingCounters &counters, ArrayRef<ConsumeOp> consumes, Operation *place);
   bool needsFence(ConsumeOp consume, const TileUses &uses);
   void waitTmaStores(ConsumeOp consume);
 
@@ -210,6 +210,7 @@ Value RingBarriers::tmaLoadAndClear(const ProducedCopies &copies, Ring &ring, Va
 
 void RingBarriers::lower(RingCounters &counters, ArrayRef<Operation *> operations) {
   SmallVector<ConsumeOp> unused;
+  bool someUsed = false;
   for (Operation *op : operations) {
     if (auto produce = dyn_cast<ProduceOp>(op)) {
       lowerProduce(counters, produce);
@@ -217,13 +218,17 @@ void RingBarriers::lower(RingCounters &counters, ArrayRef<Operation *> operation
     }
     auto consume = cast<ConsumeOp>(op);
     TileUses uses = *usesOf(consume);
-    if (uses.first)
-      lowerConsume(counters, consume, uses);
-    else
+    if (!uses.first) {
       unused.push_back(consume);
+      continue;
+    }
+    someUsed = true;
+    passTakes(counters, unused, uses.first);
+    unused.clear();
+    lowerConsume(counters, consume, uses);
   }
   if (!unused.empty())
-    passTakes(counters, unused);
+    passTakes(counters, unused, someUsed ? unused.back()->getBlock()->getTerminator() : unused.back());
 }
 
 /// Whether this wait needs a fence. Tiles of inner loops may bring their own fence: it comes after this wait,
@@ -277,9 +282,12 @@ void RingBarriers::waitTmaStores(ConsumeOp consume) {
     WaitTmaStoresOp::create(b);
 }
 
-/// Releases tiles without uses. No warp may be two phases of a barrier ahead, or parities would be confused.
-void RingBarriers::passTakes(RingCounters &counters, ArrayRef<ConsumeOp> consumes) {
-  at(consumes.back());
+/// Releases tiles without uses, where the next tile is used: they have come by then. No warp may be two
+/// phases of a barrier ahead, or parities would be confused.
+void RingBarriers::passTakes(RingCounters &counters, ArrayRef<ConsumeOp> consumes, Operation *place) {
+  if (consumes.empty())
+    return;
+  at(place);
   for (ConsumeOp consume : consumes) {
     Value tile = counters.tileOf(consume), stage = stageOf(ringOf(consume), tile);
     MbarrierWaitOp::create(b, ringOf(consume).full, stage, parityOf(ringOf(consume), tile), /*before=*/false);

@@ -137,8 +137,8 @@ private:
     add(inBlock);
     if (isa<scf::YieldOp>(user))
       return follow(user->getParentOp()->getResult(use.getOperandNumber()));
-    if (auto overlay = dyn_cast<OverlayOp>(user))
-      return follow(overlay.getResult());
+    if (isa<OverlayOp, PanelsOp>(user))
+      return follow(user->getResult(0));
     if (auto mma = dyn_cast<StartMmaOp>(user)) {
       if (isa<SharedType>(use.get().getType()))
         uses.mmas.push_back(mma);

@@ -67,9 +67,13 @@ int64_t ScheduleModel::valueBoxesOf(ArrayRef<int64_t> copies, int64_t keys) cons
 
 /// Each warpgroup reads the features of its values from rings of their own, in whole panels.
 bool ScheduleModel::mayShareWeights(int64_t half) const {
-  if (shape.converted()) // by two warps, whose weights take no factors
-    return shape.areLatent() && shape.valueSlices() == 2 && shape.regions.size() == 1 && shape.rawScores &&
-           storeOf(shape.regions.front()).keys.format.hasSharedScale();
+  if (shape.converted()) { // by two warps, whose weights take no factors; a contract ends sums at each part
+    if (!shape.areLatent() || shape.valueSlices() != 2 || shape.regions.size() != 1 || !shape.rawScores ||
+        shape.byRow)
+      return false;
+    const rt::Store store = storeOf(shape.regions.front());
+    return store.keys.format.hasSharedScale() && !store.isOfClass();
+  }
   return shape.areLatent() && shape.valueSlices() == 2 && regionsByTiles(shape.regions).size() == 1 &&
          shape.valueDim % (2 * panelFeatures) == 0 && shape.keyDim % panelFeatures == 0 &&
          mayLoadByTma(half) && alignsTiles(half);
@@ -139,7 +143,7 @@ int64_t ScheduleModel::sharedBytes(ScheduleAttr schedule) const {
   RingType values = RingType::get(context, stages, valueTile(schedule.getWarpKeys()));
   int64_t slots = *schedule.getQueryStages();
   memory.place(RingType::get(context, slots, queries));
-  if (shape.converted()) { // other rings have barriers behind each
+  if (shape.converted() && shape.mayWiden()) { // other rings have barriers behind each
     int64_t barriersOfStages = 0;
     for (const WideningRing &ring :
          wideningRings(shape.regions.front(), schedule.getWarpKeys(), shape.keyDim, shape.valueDim, stages)) {

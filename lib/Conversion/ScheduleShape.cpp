@@ -36,6 +36,7 @@ std::optional<ScheduleShape> ScheduleShape::of(func::FuncOp function) {
   auto query = cast<RankedTensorType>((*inits.begin()).getQuery().getType());
   ScheduleShape shape;
   shape.element = query.getElementType();
+  shape.byRow = numericsAttr.isOn(function);
   shape.quantizedOutput = getElementTypeOrSelf(finish.getOutput()) != shape.element;
   for (UpdateOp update : updatesOf(function, finish)) {
     shape.group = query.getDimSize(1) / update.getKVHeads();

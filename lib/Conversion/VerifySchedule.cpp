@@ -121,14 +121,14 @@ LogicalResult ScheduleModel::verify(ScheduleAttr schedule,
       return emitError() << schedule << " needs sm_90a, the only chip with wgmma; got " << chip.name;
     if (failed(verifyWidening(schedule, emitError)))
       return failure();
-    if (schedule.sharesWeights() && !(mayShareWeights(schedule.getWarpKeys()) && schedule.loadsTokensByTma()))
-      return emitError()
-             << schedule << " has shared_weights: expected values of 257 to 512 features that are the "
-             << "first of their keys, of multiples of 128 and 64 features, in 16 bits, loaded by TMA";
     if (!alignsTiles(schedule.getWarpKeys()))
       return emitError() << schedule << " has tiles of keys and values that are no multiples of 1024 bytes, "
                          << "after which swizzles repeat; the nearest number of keys that has is "
                          << llvm::alignTo(schedule.getWarpKeys(), 32);
+    if (schedule.sharesWeights() && !(mayShareWeights(schedule.getWarpKeys()) && schedule.loadsTokensByTma()))
+      return emitError()
+             << schedule << " has shared_weights: expected values of 257 to 512 features that are the "
+             << "first of their keys, of multiples of 128 and 64 features, in 16 bits, loaded by TMA";
     if (schedule.getExchangeStages())
       return emitError() << schedule << " has exchange_stages, and only gradients are exchanged";
     if (failed(verifyTokenCopies(schedule, emitError)) || failed(verifyQueryCopies(schedule, emitError)))
@@ -138,9 +138,10 @@ LogicalResult ScheduleModel::verify(ScheduleAttr schedule,
   }
   if (schedule.sharesWeights() && schedule.getKind() == ScheduleKind::Mma &&
       !(shape.converted() && mayShareWeights(schedule.getWarpKeys())))
-    return emitError() << schedule
-                       << " has shared_weights: expected one region of latents whose values have 257 to 512 "
-                       << "features, in e4m3 with a scale that all tokens share, and no score region";
+    return emitError()
+           << schedule << " has shared_weights: expected one region of latents whose values have 257 to 512 "
+           << "features, in e4m3 with a scale that all tokens share, without score regions, stores "
+           << "of head classes and numerics";
   if (int64_t slices = shape.valueSlices(); schedule.getSlices() != slices)
     return emitError() << schedule << " has " << schedule.getSlices() << " value_slices: expected " << slices
                        << " for values of " << shape.valueDim << " features";

@@ -366,7 +366,7 @@ func.func @shared(%q: tensor<?x8x512xbf16> {attn.name = "q"}, %kv: !attn.kv<dens
 
 // Weights that warps share take no scales of tokens.
 !lines = !attn.kv<dense, heads = 1, dim = 576, key = !attn.quantized<f8E4M3FN, per = token>, value = first<512>>
-// expected-error @+1 {{has shared_weights: expected one region of latents whose values have 257 to 512 features, in e4m3 with a scale that all tokens share, and no score region}}
+// expected-error @+1 {{has shared_weights: expected one region of latents whose values have 257 to 512 features, in e4m3 with a scale that all tokens share, without score regions, stores of head classes and numerics}}
 func.func @shared_of_tokens(%q: tensor<?x16x576xbf16> {attn.name = "q"}, %kv: !lines {attn.name = "kv"}) -> tensor<?x16x512xbf16>
     attributes {tile.schedules = [#tile.schedule<mma, rows = 16, keys = 32, warps = 2, stages = 2, blocks = 2, split_keys = false, query_in_registers = false, value_slices = 2, shared_weights = true>]} {
   %0 = attn.init %q : tensor<?x16x576xbf16> -> !attn.state<heads = 16, value_dim = 512>

@@ -3,7 +3,9 @@
 detectors against float64: over stores, masks, chips and schedules. Bytes of their plans. --full takes more."""
 
 import itertools
+import json
 import os
+import re
 import subprocess
 
 import attn
@@ -119,6 +121,95 @@ def test_scores_and_classes():
     heads = attn.heads(all=attn.all_tokens(), near=attn.recent(20))
     described = spec(Packed(value=first(64)), head_dim=80, q_heads=4, kv_heads=2, heads=heads)
     assert attn.check(described, batch=2, q_len=1, kv_len=50).right
+
+
+# --- Weights that warps share ------------------------------------------------------------------------------------
+
+SHARED = """
+!query = tensor<?x{heads}x576xbf16>
+!output = tensor<?x{heads}x512xbf16>
+!latents = !attn.kv<{store}, heads = {kv_heads}, dim = 576, key = {key}, value = first<512>>
+func.func @shared(%q: !query {{attn.name = "q", attn.dims = ["rows"]}}, %kv: !latents {{attn.name = "kv"}}{more})
+    -> (!output, tensor<?x{heads}xf32>) attributes {{{attributes}}} {{
+  %o, %lse = attn.attend %q over (%kv see {see}) {classes}scale 0.07 : !query, !latents{types} -> !output, tensor<?x{heads}xf32>
+  return %o, %lse : !output, tensor<?x{heads}xf32>
+}}
+"""
+E4M3 = "!attn.quantized<f8E4M3FN, per = {per}>"
+CLASSES = {
+    "more": ', %c: tensor<2xi32> {attn.name = "classes"}',
+    "see": "causal for near",
+    "classes": "heads %c {near: see all, far: see all} ",
+    "types": ", tensor<2xi32>",
+}
+
+
+def check_shared(folder, *options, workload=None, **changes):
+    """Run a problem whose kernels share weights on the host device."""
+    given = dict(heads=128, kv_heads=1, store="paged<64>", key="bf16", see="causal", attributes="")
+    file = folder / "shared.mlir"
+    file.write_text(SHARED.format(**dict(more="", classes="", types="") | given | changes))
+    if workload:
+        (folder / "workload.json").write_text(json.dumps(workload))
+        options += ("--workload", folder / "workload.json")
+    command = [
+        program("attn-run"),
+        file,
+        "--device=host",
+        "--target=sm_90a",
+        "--check",
+        "--shuffle",
+        *options,
+    ]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stdout + told.stderr
+    return told.stdout
+
+
+def tree(*nodes, heads, bytes_of_token):
+    """A workload of one step; a node is its parent, rows and tokens."""
+    return {
+        "kv_heads": 1,
+        "q_heads": heads,
+        "dim": 576,
+        "layers": 1,
+        "bytes_per_token_per_head": bytes_of_token,
+        "steps": [
+            {
+                "repeat": 1,
+                "nodes": [dict(zip(("parent", "rows", "tokens"), node, strict=True)) for node in nodes],
+            }
+        ],
+    }
+
+
+@pytest.mark.parametrize("heads,key,size", [(16, E4M3.format(per="tensor"), 1), (128, "bf16", 2)])
+def test_shared_weights_over_several_segments(tmp_path, heads, key, size):
+    """Queries are narrowed once for a task of several segments, and sums are exchanged once."""
+    workload = tree((-1, 0, 300), (0, 1, 5), (0, 2, 70), heads=heads, bytes_of_token=576 * size)
+    check_shared(tmp_path, heads=heads, key=key, workload=workload)
+
+
+@pytest.mark.parametrize("per", ["tensor", "head"])
+def test_scales_of_stores_of_classes(tmp_path, per):
+    """The heads of a class have scales that weights take: warps then share none."""
+    sizes = ("--dim=batch=2", "--dim=q_len=1", "--dim=kv_len=100")
+    key = E4M3.format(per=per)
+    check_shared(tmp_path, *sizes, heads=32, kv_heads="?", store="paged<16>", key=key, **CLASSES)
+
+
+@pytest.mark.parametrize("page", [16, 64, 128])
+@pytest.mark.parametrize("see", ["window(4)", "window(150)"])
+def test_halves_in_front_of_a_contracts_first_token(tmp_path, page, see):
+    sizes = ("--dim=batch=2", "--dim=q_len=1", "--dim=kv_len=200")
+    check_shared(tmp_path, *sizes, store=f"paged<{page}>", see=see, attributes='attn.numerics = "row"')
+
+
+def test_a_half_behind_the_last_token_is_not_read(tmp_path):
+    told = check_shared(
+        tmp_path, "--dim=batch=1", "--dim=q_len=1", "--dim=kv_len=1088", "--blocks=1", heads=64
+    )
+    assert float(re.search(r"memory .*: (\S+) times the floor", told).group(1)) < 1.01
 
 
 # --- Plans ---------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ struct ScheduleShape {
   Type element;                     ///< element type of queries
   bool quantizedOutput = false;     ///< whether outputs are f8E4M3FN instead of `element`
   bool rawScores = true;            ///< whether scores go to the softmax unchanged
+  bool byRow = false;               ///< whether results follow a numerics contract
   bool plain = true;                ///< `rawScores`, and no visibility has a size
   int64_t tableReads = 0;           ///< reads of tables whose gradients a kernel with stationary rows adds up
   int64_t groups = 1;               ///< the largest number of feature groups with metadata of their own
@@ -85,7 +86,8 @@ public:
   bool loadsSimplyByTma(int64_t keys) const;
   /// Whether the tiles of a ring begin where the swizzle pattern repeats.
   bool alignsTiles(int64_t keys) const;
-  /// Whether two warpgroups may share the weights of their rows, with `half` keys in each half of a tile.
+  /// Whether two warpgroups may share the weights of their rows, with `half` keys in each half of a tile;
+  /// over quantized latents, whether two warps may.
   bool mayShareWeights(int64_t half) const;
 
 private:

@@ -59,15 +59,15 @@ struct TokenRing {
   /// of one ring must therefore be its part of the other, so both have the same number of bytes.
   std::optional<unsigned> under = std::nullopt;
 };
-/// The tiles of such a tile's halves, of which this is one: of each half the features of the first
-/// warpgroup's values, and the other features.
+/// The tiles of the halves of a tile of tokens that two warpgroups divide (`shared_weights`): for each half,
+/// a tile of the features of the first warpgroup's values, and one of the others. `half`: a whole half.
 SmallVector<tile::SharedType> halvesOf(tile::SharedType half, tile::ScheduleAttr schedule, int64_t valueDim);
 /// The type in which weights are multiplied: f16 if values are quantized.
 Type weightElement(ArrayRef<KVType> regions, Type element);
 /// The tile in which one warpgroup leaves the weights of its half of a tile for another, or each of two warps
 /// (`shared_weights`).
 tile::SharedType weightsTile(tile::ScheduleAttr schedule, Type element);
-/// The tile of the units of rows that each of these warpgroups has found, and of their sums behind them.
+/// The tile of the sums of weights that each of these has for a row, and of the units that each has found.
 tile::SharedType unitsTile(tile::ScheduleAttr schedule);
 /// The rings of these kinds in the order of their allocation. `together`: whether they may share memory.
 SmallVector<TokenRing> tokenRings(ArrayRef<KVType> kinds, int64_t lines, int64_t keyDim, int64_t valueDim,

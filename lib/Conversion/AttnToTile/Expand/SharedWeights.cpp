@@ -35,13 +35,16 @@ namespace {
 constexpr int64_t firstLeft = 1, secondLeft = 2, sumsLeft = 3;
 constexpr int64_t bothGroups = 2 * ScheduleAttr::groupWarps * 32;
 
-/// The memory through which the warpgroups, or warps, of some rows exchange weights, units and sums.
+/// The memory through which the warpgroups, or warps, of some rows exchange weights, sums and units. Places
+/// of sums come before those of units, because a task's sums may lie over what warps keep until it ends.
 class Exchange {
 public:
   Exchange(FragmentExpansion &e, Value ofRows)
       : e(e), b(e.b), rows(e.b, e.form, ofRows), weights(copyOf(ofRows, Copy::Exchange)),
         units(copyOf(ofRows, Copy::Units)) {}
 
+  Value placeOfSums(Value group) { return group; }
+  Value placeOfUnits(Value group) { return b.add(b.i32(e.schedule.getSlices()), group); }
   /// Leaves and takes numbers of this warp's rows, at one of the tile's places.
   void leave(Value numbers, Value place) { StageOp::create(b, numbers, units, lineOf(place)); }
   Value take(Value place) {
@@ -155,14 +158,14 @@ Value Halves::weigh(Value scores, int64_t tokens) {
 
 void Halves::leave(Value weights, int64_t group, int64_t barrier) {
   exchange.leaveWeights(weights);
-  exchange.leave(state.max, b.i32(group));
+  exchange.leave(state.max, exchange.placeOfUnits(b.i32(group)));
   FenceAsyncOp::create(b);
   NamedBarrierArriveOp::create(b, b.i32(barrier), bothGroups);
 }
 
 void Halves::await(int64_t group, int64_t barrier) {
   NamedBarrierSyncOp::create(b, b.i32(barrier), bothGroups);
-  Value units = exchange.take(b.i32(group));
+  Value units = exchange.take(exchange.placeOfUnits(b.i32(group)));
   if (!e.form.has(FormTraits::FixedUnit)) {
     FragmentType ofRows = e.rowsOf(b.getF32Type());
     SmallVector<Type> types{ofRows, ofRows.withElement(b.getI1Type())};
@@ -218,9 +221,9 @@ State FragmentExpansion::mergeHalvesOfWarps(const OneUpdate &one, const State &o
                             b.add(one.tokens().getFirst(), line));
   Exchange exchange(*this, update.getQuery());
   Value own = ReduceOp::create(b, ofRows, Combine::Max, scores);
-  exchange.leave(own, slice);
+  exchange.leave(own, exchange.placeOfUnits(slice));
   SyncOp::create(b, Scope::Block);
-  Value largest = b.map(ofRows, ValueRange{own, exchange.take(b.sub(b.i32(1), slice))},
+  Value largest = b.map(ofRows, ValueRange{own, exchange.take(exchange.placeOfUnits(b.sub(b.i32(1), slice)))},
                         [&](ValueRange v) -> Value { return arith::MaxNumFOp::create(b, v[0], v[1]); });
   auto step =
       SoftmaxStepOp::create(b, state.max.getType(), state.sum.getType(), scores.getType(),
@@ -266,8 +269,8 @@ State FragmentExpansion::mergeHalves(const OneUpdate &one, const State &state) {
 
 Value FragmentExpansion::sumOfHalves(Value rows, Value sum) {
   Exchange exchange(*this, rows);
-  Value slices = b.i32(schedule.getSlices()), group = valueSlice();
-  exchange.leave(sum, b.add(slices, group)); // the neighbour may still read the last units
+  Value group = valueSlice();
+  exchange.leave(sum, exchange.placeOfSums(group)); // the neighbour may still read the last units
   auto sync = [&] {
     if (form.getMmas() == Mmas::Mma)
       SyncOp::create(b, Scope::Block);
@@ -275,7 +278,7 @@ Value FragmentExpansion::sumOfHalves(Value rows, Value sum) {
       NamedBarrierSyncOp::create(b, b.i32(sumsLeft), bothGroups);
   };
   sync();
-  Value other = exchange.take(b.add(slices, b.sub(b.i32(1), group)));
+  Value other = exchange.take(exchange.placeOfSums(b.sub(b.i32(1), group)));
   sync(); // the next sums overwrite these
   return b.map(cast<FragmentType>(sum.getType()), ValueRange{sum, other},
                [&](ValueRange v) -> Value { return arith::AddFOp::create(b, v[0], v[1]); });

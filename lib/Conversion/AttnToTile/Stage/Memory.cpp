@@ -162,7 +162,7 @@ void Memory::addExchange() {
   exchange = alloc(RingType::get(b.getContext(), k.schedule.getExchanges(), tile));
 }
 
-/// A task's queries are narrowed before its rows have units.
+/// A task's sums lie over it: they are exchanged when no tile of the task needs it any more.
 void Memory::addLargest() {
   if (!k.readsFinished() && narrowsQueries(k.schedule, k.regions(), k.form.getElement()))
     largest = alloc(ScratchType::get(b.getContext(), largestBytes(k.schedule)), /*overlaid=*/units);

@@ -151,8 +151,20 @@ Value StoredTokens::lookUpBoxes(Value from) {
   int64_t lines = boxLines(Copy::Keys);
   // Tiles are looked up one ahead. After the last tile there may be no table entry, and no warp uses the
   // slot.
-  if (lines == k.tokenLines())
-    return slotOf(store.isPaged() ? b.min(knownToken(from, lines), b.sub(tokens.getEnd(), b.i32(1))) : from);
+  if (lines == k.tokenLines()) {
+    if (!store.isPaged())
+      return slotOf(from);
+    Value known = knownToken(from, lines), last = b.sub(tokens.getEnd(), b.i32(1));
+    Value slot = slotOf(b.min(known, last));
+    if (!k.splitsTiles())
+      return slot;
+    // A half in front of the first token, or behind the last one, lies outside of the map: the copy writes
+    // zeros.
+    Value outside = b.less(last, from);
+    if (known != from)
+      outside = b.createOrFold<arith::OrIOp>(outside, b.less(from, known));
+    return b.select(outside, b.i32(-lines), slot);
+  }
   auto lookup = LookupBoxesOp::create(b, b.getI32Type(), from, tokens.getEnd(), lines, Value());
   b.fill(lookup.getSlot(), {b.getI32Type()}, [&](ValueRange token) {
     Value known = knownToken(token[0], lines);

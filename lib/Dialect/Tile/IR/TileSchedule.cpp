@@ -108,6 +108,9 @@ LogicalResult ScheduleAttr::verify(EmitError emitError, ScheduleKind kind, int64
     return failure();
   if (sequencesUpTo && *sequencesUpTo < 1)
     return emitError() << "expected sequences_up_to of at least 1, got " << *sequencesUpTo;
+  if (sharedWeights.value_or(false) && pingPong.value_or(false))
+    return emitError()
+           << "expected ping_pong = false beside shared_weights: warpgroups wait for each other's weights";
   if (sharedBytes && *sharedBytes < 0)
     return emitError() << "expected shared_bytes that are not negative, got " << *sharedBytes;
   auto usesTma = [](ArrayRef<int64_t> copies) {

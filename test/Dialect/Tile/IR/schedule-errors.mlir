@@ -299,3 +299,8 @@ module attributes {a = #tile.schedule<wgmma, rows = 64, keys = 128, warps = 8, s
 
 // expected-error @+1 {{expected shared_weights with 2 value_slices, as many warps (under wgmma, warpgroups) and an even number of keys, got 1 value_slices, 2 warps or warpgroups and 128 keys}}
 module attributes {a = #tile.schedule<wgmma, rows = 128, keys = 128, warps = 8, stages = 1, blocks = 1, split_keys = false, query_in_registers = false, shared_weights = true>} {}
+
+// -----
+
+// expected-error @+1 {{expected ping_pong = false beside shared_weights: warpgroups wait for each other's weights}}
+module attributes {a = #tile.schedule<wgmma, rows = 64, keys = 128, warps = 8, stages = 1, blocks = 1, split_keys = false, query_in_registers = false, ping_pong = true, value_slices = 2, shared_weights = true>} {}

@@ -91,6 +91,7 @@ private:
   Value knownToken(Value token, int64_t lines = 1);
   /// The index of the head within the store.
   Value place() { return placeOf(b, rows, tokens); }
+  Value slotOfHalf(Value slot, int64_t lines);
   /// The lines of the boxes of keys or values.
   int64_t boxLines(Copy name);
   std::string tensor(StringRef part) { return tensorOf(tokens.getKv(), part); }

@@ -151,20 +151,8 @@ Value StoredTokens::lookUpBoxes(Value from) {
   int64_t lines = boxLines(Copy::Keys);
   // Tiles are looked up one ahead. After the last tile there may be no table entry, and no warp uses the
   // slot.
-  if (lines == k.tokenLines()) {
-    if (!store.isPaged())
-      return slotOf(from);
-    Value known = knownToken(from, lines), last = b.sub(tokens.getEnd(), b.i32(1));
-    Value slot = slotOf(b.min(known, last));
-    if (!k.splitsTiles())
-      return slot;
-    // A half in front of the first token, or behind the last one, lies outside of the map: the copy writes
-    // zeros.
-    Value outside = b.less(last, from);
-    if (known != from)
-      outside = b.createOrFold<arith::OrIOp>(outside, b.less(from, known));
-    return b.select(outside, b.i32(-lines), slot);
-  }
+  if (lines == k.tokenLines())
+    return slotOf(store.isPaged() ? b.min(knownToken(from, lines), b.sub(tokens.getEnd(), b.i32(1))) : from);
   auto lookup = LookupBoxesOp::create(b, b.getI32Type(), from, tokens.getEnd(), lines, Value());
   b.fill(lookup.getSlot(), {b.getI32Type()}, [&](ValueRange token) {
     Value known = knownToken(token[0], lines);
@@ -176,6 +164,18 @@ Value StoredTokens::lookUpBoxes(Value from) {
     return arith::SelectOp::create(b, b.less(token[0], known), b.i32(-lines), slot).getResult();
   });
   return lookup;
+}
+
+/// The slot of a half of a tile, or one outside of the map if the half lies in front of the first token, or
+/// behind the last one: the copy then writes zeros. It is decided where the half is copied, as a lookup is in
+/// flight until then.
+Value StoredTokens::slotOfHalf(Value slot, int64_t lines) {
+  if (!k.splitsTiles() || !store.isPaged() || lines != k.tokenLines())
+    return slot;
+  Value known = knownToken(first, lines), outside = b.less(b.sub(tokens.getEnd(), b.i32(1)), first);
+  if (known != first)
+    outside = b.createOrFold<arith::OrIOp>(outside, b.less(first, known));
+  return arith::SelectOp::create(b, outside, b.i32(-lines), slot);
 }
 
 void StoredTokens::tmaLoad(Copy name, Value tile, Value slot) {
@@ -203,6 +203,6 @@ void StoredTokens::tmaLoad(Copy name, Value tile, Value slot) {
   IntegerAttr panel;
   if (isRest)
     panel = b.getI64IntegerAttr((dim - type.getCols()) * bytes / dim / panelBytes);
-  TmaLoadOp::create(b, maps, slot, place(), tile, Value(), Value(), /*next=*/Value(), lines,
-                    isPadded(type, dim), panel);
+  TmaLoadOp::create(b, maps, slotOfHalf(slot, lines), place(), tile, Value(), Value(), /*next=*/Value(),
+                    lines, isPadded(type, dim), panel);
 }

@@ -74,6 +74,17 @@ struct LookAhead : tile::impl::LookAheadPassBase<LookAhead> {
     return schedule && schedule.sharesWeights();
   }
 
+  /// The loads of the boxes at this slot, which may give way to a slot outside of the tensor.
+  static SmallVector<TmaLoadOp> loadsAt(Value slot) {
+    SmallVector<TmaLoadOp> loads;
+    for (Operation *user : slot.getUsers())
+      if (auto load = dyn_cast<TmaLoadOp>(user))
+        loads.push_back(load);
+      else if (isa<arith::SelectOp>(user))
+        llvm::append_range(loads, loadsAt(user->getResult(0)));
+    return loads;
+  }
+
   static void carry(AheadOp ahead, scf::ForOp loop) {
     ImplicitLocOpBuilder b(ahead.getLoc(), loop);
     Value some =
@@ -84,8 +95,8 @@ struct LookAhead : tile::impl::LookAheadPassBase<LookAhead> {
     auto yields = [&](OpBuilder &, Location, ArrayRef<BlockArgument> arguments) -> SmallVector<Value> {
       b.setInsertionPoint(ahead);
       Value next = compute(b, ahead, arith::AddIOp::create(b, loop.getInductionVar(), loop.getStep()));
-      for (Operation *user : ahead->getUsers())
-        if (auto load = dyn_cast<TmaLoadOp>(user); load && copiesNothingMeanwhile(loop))
+      if (copiesNothingMeanwhile(loop))
+        for (TmaLoadOp load : loadsAt(ahead))
           load.getNextMutable().assign(next);
       rewriter.replaceOp(ahead, arguments.front());
       return {next};

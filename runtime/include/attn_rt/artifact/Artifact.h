@@ -206,7 +206,7 @@ struct OperandInfo {
 struct NumericsInfo {
   KernelInfo::Schedule instructions = KernelInfo::Schedule::Mma; ///< of both products
   int keys = 0;          ///< tokens of a softmax step; tiles begin at multiples of it
-  int streams = 1;       ///< warps among which a tile's tokens are divided, each with a state of its own
+  int streams = 1;       ///< warps or warpgroups among which a tile's tokens are divided, each with a sum
   bool keysLeft = false; ///< whether keys are the left operand of the products
   DType weights = DType::BF16; ///< the element to which weights are rounded before the second product
   int split = 0;               ///< parts end at multiples of this many tokens

@@ -37,8 +37,9 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
 
     With `value_slices` n, n warps (under wgmma, n warpgroups) share their rows. Each computes all scores of
     these rows, and the accumulator of a slice of the value features: accumulators of more than 256 features
-    do not fit the registers of a warp. With `shared_weights`, each of two warpgroups computes the scores of one
-    half of a tile's keys, and reads the weights of the other half from shared memory.
+    do not fit the registers of a warp. With `shared_weights`, each of two warps or warpgroups computes the scores
+    of one half of a tile's keys, and reads the weights of the other half from shared memory. Under `wgmma` each
+    half has rings of its own, with one stage.
 
     The following fields may be omitted. Under `mma` they then have the value in parentheses, the only legal
     one; under `wgmma` `--attn-choose-schedule` completes them.
@@ -53,7 +54,7 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
     | `value_boxes` | lines of a box of values, if values lie in shared memory box by box; 0: as one tile (0) |
     | `ping_pong` | ping-pong: a warpgroup starts its MMAs when the previous warpgroup has started its own (false) |
     | `value_slices` | warps, or warpgroups, that share rows: each has a slice of the value features (1) |
-    | `shared_weights` | whether warpgroups that share rows share weights (false) |
+    | `shared_weights` | whether warps, or warpgroups, that share rows share weights (false) |
     | `exchange_stages` | tiles through which warpgroups exchange gradients of scores: with 2 they sync once per tile, with 1 twice (1) |
     | `sequences_up_to` | the largest number of packed rows of a sequence, and of tokens of an instance, in plans for this kernel (any) |
     | `epilogue` | `store`, by the threads that hold the rows, or `send`, a TMA store from the queries' stage (store) |
@@ -78,7 +79,7 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
                         Tile_Unsaid<"::mlir::tile::Epilogue", "how results are written">:$epilogue,
                         Tile_Unsaid<"int64_t", "tiles of exchange">:$exchangeStages,
                         Tile_Unsaid<"int64_t", "warps or warpgroups that share rows">:$valueSlices,
-                        Tile_Unsaid<"bool", "whether warpgroups that share rows share weights">:$sharedWeights,
+                        Tile_Unsaid<"bool", "whether warps or warpgroups that share rows share weights">:$sharedWeights,
                         Tile_Unsaid<"int64_t", "the longest sequences of this schedule">:$sequencesUpTo,
                         Tile_Unsaid<"int64_t", "shared memory of a block">:$sharedBytes);
   let builders = [

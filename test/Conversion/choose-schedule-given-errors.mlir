@@ -374,3 +374,16 @@ func.func @shared_of_tokens(%q: tensor<?x16x576xbf16> {attn.name = "q"}, %kv: !l
   %o = attn.finish %1 : !attn.state<heads = 16, value_dim = 512> -> tensor<?x16x512xbf16>
   return %o : tensor<?x16x512xbf16>
 }
+
+// -----
+
+// No producer widens latents, and rings of widened tokens have no size.
+!codes = !attn.kv<dense, heads = 1, dim = 576, key = !attn.quantized<f8E4M3FN, per = tensor>, value = first<512>>
+// expected-error @+1 {{multiplies keys and values of f16 or bf16, and producers do not widen}}
+func.func @latents_on_wgmma(%q: tensor<?x16x576xbf16> {attn.name = "q"}, %kv: !codes {attn.name = "kv"}) -> tensor<?x16x512xbf16>
+    attributes {tile.schedules = [#tile.schedule<wgmma, rows = 64, keys = 64, warps = 8, stages = 1, blocks = 1, split_keys = false, query_in_registers = false, value_slices = 2>]} {
+  %0 = attn.init %q : tensor<?x16x576xbf16> -> !attn.state<heads = 16, value_dim = 512>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x16x576xbf16>, !codes -> !attn.state<heads = 16, value_dim = 512>
+  %o = attn.finish %1 : !attn.state<heads = 16, value_dim = 512> -> tensor<?x16x512xbf16>
+  return %o : tensor<?x16x512xbf16>
+}

@@ -9,15 +9,14 @@ TEST(Compile, namesTheOperationItCannotExecute) {
   std::string error;
   auto program = test::Program::fromText(R"(
 gpu.module @m {
-  llvm.func @k(%p: !llvm.ptr<3>, %b: !llvm.ptr<3>, %m: !llvm.ptr, %c: i32) attributes {nvvm.kernel} {
-    nvvm.cp.async.bulk.tensor.prefetch %m, box[%c] : !llvm.ptr
+  llvm.func @k() attributes {nvvm.kernel} {
+    nvvm.cluster.arrive
     llvm.return
   }
 })",
                                          true, &error);
   EXPECT_FALSE(program);
-  EXPECT_NE(error.find("kernel.mlir:4:5: error: the host device cannot execute "
-                       "'nvvm.cp.async.bulk.tensor.prefetch'"),
+  EXPECT_NE(error.find("kernel.mlir:4:5: error: the host device cannot execute 'nvvm.cluster.arrive'"),
             std::string::npos)
       << error;
 }

@@ -97,6 +97,10 @@ public:
   /// {low, high} rounded to nearest even in e4m3, in the low half of a 32-bit register. Numbers beyond 448
   /// are clamped to it, and a NaN stays one.
   Value packE4M3(Value low, Value high);
+  /// Four such elements.
+  Value packE4M3(Value first, Value second, Value third, Value fourth) {
+    return bytes(packE4M3(first, second), packE4M3(third, fourth), {0, 1, 4, 5});
+  }
   /// Four 8x8 matrices of 16-bit elements; the lane's address is that of line lane % 8 of matrix lane / 8.
   SmallVector<Value, 4> loadMatrices(Value address, bool transposed);
   /// Stores four such matrices from registers to memory.

@@ -73,10 +73,9 @@ private:
   }
   /// Two or four numbers in e4m3, which are bytes to LLVM.
   static Value packed(Emitter &e, ValueRange values) {
-    Value low = e.packE4M3(values[0], values[1]);
-    if (values.size() == 2)
-      return arith::TruncIOp::create(e.b, e.loc, e.b.getI16Type(), low);
-    return e.bytes(low, e.packE4M3(values[2], values[3]), {0, 1, 4, 5});
+    if (values.size() == 4)
+      return e.packE4M3(values[0], values[1], values[2], values[3]);
+    return arith::TruncIOp::create(e.b, e.loc, e.b.getI16Type(), e.packE4M3(values[0], values[1]));
   }
 };
 

@@ -119,6 +119,17 @@ struct FromLanePattern : TilePattern<FromLaneOp> {
     return success();
   }
 };
+struct PackPattern : TilePattern<PackOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(PackOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Emitter e = emitter(op, rewriter);
+    ValueRange x = adaptor.getValues();
+    rewriter.replaceOp(op, x.size() == 4 ? e.packE4M3(x[0], x[1], x[2], x[3])
+                                         : e.pack(x[0], x[1], op.getElement()));
+    return success();
+  }
+};
 struct ReciprocalPattern : TilePattern<ReciprocalOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(ReciprocalOp op, OpAdaptor adaptor,
@@ -154,7 +165,8 @@ struct LowestBitPattern : TilePattern<math::CountTrailingZerosOp> {
 
 void tile::populateLanePatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                 const LaneMap &lanes) {
-  patterns.add<WarpIdPattern, LaneIdPattern, BlockIdPattern, BlockCountPattern, ReduceLanesPattern,
-               ScanPattern, FromLanePattern, ReciprocalPattern, CountBitsPattern, LowestBitPattern>(
-      converter, patterns.getContext(), lanes);
+  patterns
+      .add<WarpIdPattern, LaneIdPattern, BlockIdPattern, BlockCountPattern, ReduceLanesPattern, ScanPattern,
+           FromLanePattern, PackPattern, ReciprocalPattern, CountBitsPattern, LowestBitPattern>(
+          converter, patterns.getContext(), lanes);
 }

@@ -161,7 +161,7 @@ private:
         auto feature = [&](int64_t i) {
           return pairOf(span.first / 8 + (first + i) % run)[(first + i) / run];
         };
-        return e.bytes(e.packE4M3(feature(0), feature(1)), e.packE4M3(feature(2), feature(3)), {0, 1, 4, 5});
+        return e.packE4M3(feature(0), feature(1), feature(2), feature(3));
       };
       Value lane = e.add(e.mul(e.lanes.quad, 2 * run), span.first);
       for (int64_t i = 0; i < 2 * run; i += 8)

@@ -1,4 +1,4 @@
-// RUN: attn-opt %s --tile-to-machine --cse | FileCheck %s
+// RUN: attn-opt %s --tile-to-machine --cse -split-input-file | FileCheck %s
 
 // Totals that a block keeps for itself have the order of lanes: four registers of a lane, then four of the next.
 gpu.module @kernels {
@@ -18,5 +18,24 @@ gpu.module @kernels {
     %f = tile.load_lanes %from[%index] : <f32> -> <[query 16, feature 32], f32, acc>
     tile.store_lanes %f to %to[%index] : <[query 16, feature 32], f32, acc> -> <f32>
     return
+  }
+}
+
+// -----
+
+// A word takes one conversion for two numbers. The first operand of each becomes the high half or byte.
+gpu.module @kernels {
+  // CHECK-LABEL: func.func @pack(
+  // CHECK-SAME: %[[A:.*]]: f32, %[[B:.*]]: f32, %[[C:.*]]: f32, %[[D:.*]]: f32
+  // CHECK: nvvm.convert.f32x2.to.bf16x2 %[[B]], %[[A]]
+  // CHECK: nvvm.convert.f32x2.to.f16x2 %[[B]], %[[A]]
+  // CHECK: nvvm.convert.f32x2.to.f8x2 {{.*}}%[[B]], %[[A]]
+  // CHECK: nvvm.convert.f32x2.to.f8x2 {{.*}}%[[D]], %[[C]]
+  // CHECK: llvm.shufflevector %{{.*}}, %{{.*}} [0, 1, 4, 5]
+  func.func @pack(%a: f32, %b: f32, %c: f32, %d: f32) -> (i32, i32, i32) attributes {tile.threads = 32 : i32} {
+    %0 = tile.pack %a, %b : bf16
+    %1 = tile.pack %a, %b : f16
+    %2 = tile.pack %a, %b, %c, %d : f8E4M3FN
+    return %0, %1, %2 : i32, i32, i32
   }
 }

@@ -189,8 +189,11 @@ Quantizer::Meta Quantizer::metaOf(ArrayRef<Value> row, int64_t load) {
 Words Quantizer::codesOf(ArrayRef<Value> row, const Meta &meta) {
   SmallVector<Value> codes;
   if (!format.isInteger()) {
-    for (Value x : row)
-      codes.push_back(n.toCode(n.mul(x, meta.inverse), format.element()));
+    SmallVector<Value> scaled = llvm::map_to_vector(row, [&](Value x) { return n.mul(x, meta.inverse); });
+    if (format.element().dtype == rt::DType::F8E4M3FN)
+      return n.pack(scaled, b.getType<Float8E4M3FNType>());
+    for (Value x : scaled)
+      codes.push_back(n.toCode(x, format.element()));
     return n.packCodes(codes, format.bits);
   }
   Value least = b.f32(toInteger), most = b.f32(toInteger + static_cast<float>(format.levels()));

@@ -45,12 +45,9 @@ Words RowNumbers::pack(ArrayRef<Value> numbers, Type element) {
       words.push_back(bits(x));
     return words;
   }
-  auto narrow = [&](Value x) -> Value {
-    Value small = arith::TruncFOp::create(b, element, x);
-    return arith::ExtUIOp::create(b, i32, arith::BitcastOp::create(b, b.getI16Type(), small));
-  };
-  for (size_t i = 0; i < numbers.size(); i += 2)
-    words.push_back(either(narrow(numbers[i]), shl(narrow(numbers[i + 1]), 16)));
+  const size_t count = 32 / element.getIntOrFloatBitWidth();
+  for (size_t i = 0; i < numbers.size(); i += count)
+    words.push_back(tile::PackOp::create(b, i32, numbers.slice(i, count), TypeAttr::get(element)));
   return words;
 }
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The arithmetic of attn_rt/tensor/Format.h for the eight numbers of a row that
 // a lane holds: f32, and rounded where the CPU rounds, so that quantized values
-// are the same to the bit. Conversions are integer arithmetic on the bits of
-// floats, and alike on all chips.
+// are the same to the bit. Elements that tile.pack has no conversion to are
+// made by integer arithmetic on the bits of floats, alike on all chips.
 //
 //===----------------------------------------------------------------------===//
 #ifndef ATTN_CONVERSION_ATTNTOTILE_ROWS_ROWNUMBERS_H
@@ -39,7 +39,7 @@ struct RowNumbers {
   Value toHalf(Value x);
   Value fromHalf(Value bits);
 
-  /// The eight numbers of a chunk of f16, bf16 or f32, and the way back.
+  /// The eight numbers of a chunk of f16, bf16 or f32, and the way back, which e4m3 has, too.
   SmallVector<Value> unpack(ArrayRef<Value> words, Type element);
   Words pack(ArrayRef<Value> numbers, Type element);
 

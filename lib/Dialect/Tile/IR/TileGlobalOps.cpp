@@ -72,6 +72,16 @@ LogicalResult WriteAdjacentOp::verify() {
   return verifyAdjacent(*this, getValues(), getBuffer().getType().getElement(), /*mayRound=*/true);
 }
 
+LogicalResult PackOp::verify() {
+  if (!getElement().isF16() && !getElement().isBF16() && !isa<Float8E4M3FNType>(getElement()))
+    return emitOpError("expected elements of f16, bf16 or f8E4M3FN, got ") << getElement();
+  const size_t count = 32 / getElement().getIntOrFloatBitWidth();
+  if (getValues().size() != count)
+    return emitOpError("expected ") << count << " numbers for a word of " << getElement() << ", got "
+                                    << getValues().size();
+  return success();
+}
+
 LogicalResult RecordOp::verify() {
   if (!getBuffer().getType().getElement().isInteger(32))
     return emitOpError("expected a buffer of i32, got ") << getBuffer().getType();

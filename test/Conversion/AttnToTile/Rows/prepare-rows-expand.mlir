@@ -12,6 +12,7 @@
 // Three steps of Newton's method.
 // CHECK-COUNT-3: math.fma
 // CHECK-NOT: math.fma
+// CHECK-COUNT-4: tile.pack %{{.*}}, %{{.*}} : f16
 // CHECK: tile.write_adjacent
 !rows = tensor<?x?x1x32xf16>
 gpu.module @kernels {

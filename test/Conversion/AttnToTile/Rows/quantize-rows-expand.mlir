@@ -1,4 +1,4 @@
-// RUN: attn-opt %s --attn-expand-rows | FileCheck %s
+// RUN: attn-opt %s --attn-expand-rows -split-input-file | FileCheck %s
 
 // Eight numbers of a lane, groups of 16 numbers: two lanes exchange once for the smallest and once for the largest.
 // CHECK-LABEL: func.func @quantize(
@@ -28,6 +28,28 @@ gpu.module @kernels {
     %c, %m = attn.quantize_rows keys of %p for %kv layer %layer piece %row as <chunk = 8, width = 4, lanes = 32> : !rows, !cache -> !cache, !cache
     attn.store_rows %c to keys of %kv listed %slot where %slot layer %layer piece %row as <chunk = 8, width = 4, lanes = 32> : !cache -> !cache
     attn.store_rows %m to keys meta of %kv listed %slot where %slot layer %layer piece %row as <chunk = 4, width = 2, lanes = 32> : !cache -> !cache
+    return
+  }
+}
+
+// -----
+
+// e4m3 of the tensor's scale: eight numbers are multiplied by its reciprocal, and rounded four at a time.
+// CHECK-LABEL: func.func @round(
+// CHECK-COUNT-8: arith.mulf
+// CHECK-NOT: arith.select
+// CHECK-COUNT-2: tile.pack %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} : f8E4M3FN
+// CHECK-NOT: tile.pack
+!rows = tensor<?x?x1x32xf16>
+!cache = !attn.kv<packed, heads = 1, dim = 32, key = !attn.quantized<f8E4M3FN, per = tensor>, value = f16>
+gpu.module @kernels {
+  func.func @round(%k: !rows {attn.name = "k"}, %kv: !cache {attn.name = "kv"}, %slot: i32)
+      attributes {tile.parameters = [#tile.parameter<dim, "slot">]} {
+    %row = arith.constant 0 : i32
+    %layer = arith.constant 0 : i64
+    %p = attn.load_rows keys of %k %row where %slot layer %layer piece %row as <chunk = 16, width = 4, lanes = 32> : !rows -> !rows
+    %c = attn.quantize_rows keys of %p for %kv layer %layer piece %row as <chunk = 8, width = 4, lanes = 32> : !rows, !cache -> !cache
+    attn.store_rows %c to keys of %kv listed %slot where %slot layer %layer piece %row as <chunk = 8, width = 4, lanes = 32> : !cache -> !cache
     return
   }
 }

@@ -325,3 +325,19 @@ func.func @wait_for_floats(%memory: !tile.buffer<f32>, %value: i32, %at: i64) {
   %reached = tile.wait_signal %memory[%at] reaches %value within %at : <f32>
   return
 }
+
+// -----
+
+func.func @f(%x: f32) {
+  // expected-error @+1 {{expected 4 numbers for a word of 'f8E4M3FN', got 2}}
+  %0 = tile.pack %x, %x : f8E4M3FN
+  return
+}
+
+// -----
+
+func.func @f(%x: f32) {
+  // expected-error @+1 {{expected elements of f16, bf16 or f8E4M3FN, got 'f8E5M2'}}
+  %0 = tile.pack %x, %x, %x, %x : f8E5M2
+  return
+}

@@ -46,6 +46,10 @@ func.func @uniform(%b: !tile.buffer<i32>, %o: !tile.buffer<bf16>, %i: i32, %j: i
   } : i32
   // CHECK: tile.reciprocal %{{.*}}
   %6 = tile.reciprocal %x
+  // CHECK: tile.pack %{{.*}}, %{{.*}} : bf16
+  %7 = tile.pack %x, %6 : bf16
+  // CHECK: tile.pack %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} : f8E4M3FN
+  %8 = tile.pack %x, %6, %x, %6 : f8E4M3FN
   // CHECK: tile.write %{{.*}} to %{{.*}}[%{{.*}}] : f32 -> <bf16>
   tile.write %6 to %o[%j] : f32 -> <bf16>
   return

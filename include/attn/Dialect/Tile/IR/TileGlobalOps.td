@@ -78,6 +78,19 @@ def Tile_ReciprocalOp : Tile_Op<"reciprocal", [Pure]> {
   let assemblyFormat = "$x attr-dict";
 }
 
+def Tile_PackOp : Tile_Op<"pack", [Pure]> {
+  let summary = "a word of neighbouring numbers, rounded to elements of 16 or 8 bits";
+  let description = [{
+    Two numbers of f16 or bf16, or four of e4m3, from the low bits of the word on. They are rounded to nearest,
+    ties to even. Numbers beyond the largest of e4m3 become that; a NaN stays one.
+  }];
+  let arguments = (ins Arg<Variadic<F32>, "numbers of a lane">:$values,
+                       Arg<TypeAttr, "f16, bf16 or f8E4M3FN">:$element);
+  let results = (outs Res<I32, "the elements">:$word);
+  let assemblyFormat = "$values `:` $element attr-dict";
+  let hasVerifier = 1;
+}
+
 //===----------------------------------------------------------------------===//
 // Elements and records
 //===----------------------------------------------------------------------===//

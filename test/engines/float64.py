@@ -56,3 +56,21 @@ def attend(impl, layer, query, kv_cache, step, output):
         found = torch.einsum("hqk,khd->qhd", scores.softmax(-1)[..., :length], v)
         output[begin:end] = found.to(output.dtype)
     return output
+
+
+def attend_latents(impl, layer, query, kv_cache, step):
+    """Return a step's rows of a layer over latents, of absorbed queries."""
+    lines = impl._lines(kv_cache)
+    scale = 1 if impl.format is None else float(layer._k_scale)
+    found = query.new_empty(*query.shape[:2], impl.kv_lora_rank)
+    starts, size = step.q_start.tolist(), impl.layer.page_size
+    for row, (length, table) in enumerate(zip(step.lengths.tolist(), step.block_table, strict=True)):
+        begin, end = starts[row : row + 2]
+        pages = torch.tensor(table[: -(-length // size)], dtype=torch.long)
+        keys = lines[pages].double().flatten(0, 1)[:length] * scale
+        scores = torch.einsum("qhd,kd->hqk", query[begin:end].double(), keys) * impl.scale
+        far = torch.arange(length - (end - begin), length)[:, None] - torch.arange(length)
+        weights = scores.masked_fill(far < 0, -torch.inf).softmax(-1)
+        values = keys[:, : impl.kv_lora_rank]
+        found[begin:end] = torch.einsum("hqk,kd->qhd", weights, values).to(found.dtype)
+    return found

@@ -73,6 +73,31 @@ def _encoder():
     return BertConfig(hidden_size=128, num_hidden_layers=1, num_attention_heads=4, intermediate_size=256)
 
 
+def deepseek(latent=512, rotated=64):
+    """Latents (MLA) of so many features and rotated ones, without experts. Engines rotate on a CPU by YaRN."""
+    from transformers import DeepseekV2Config
+
+    rope = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=128)
+    rope |= dict(mscale=0.707, mscale_all_dim=0.707, beta_fast=32, beta_slow=1)
+    given = {name: value for name, value in SMALL.items() if name != "head_dim"}
+    return DeepseekV2Config(
+        **given | dict(num_key_value_heads=4, rope_parameters=rope),
+        kv_lora_rank=latent,
+        q_lora_rank=None,
+        qk_nope_head_dim=32,
+        qk_rope_head_dim=rotated,
+        v_head_dim=32,
+        first_k_dense_replace=SMALL["num_hidden_layers"],
+        moe_layer_freq=1,
+        n_routed_experts=4,
+        n_shared_experts=1,
+        num_experts_per_tok=1,
+        moe_intermediate_size=64,
+        n_group=1,
+        topk_group=1,
+    )
+
+
 KINDS = {
     "wide": _wide,
     "encoder": _encoder,
@@ -81,11 +106,19 @@ KINDS = {
     "gemma2": _gemma2,
     "bloom": _bloom,
     "gpt_oss": _gpt_oss,
+    "deepseek": deepseek,
 }
 
 
 # Queries and keys far from uniform weights; outputs of attention that count beside the input of a layer.
-SCALES = {"q_proj": 2, "k_proj": 2, "query_key_value": 2, "o_proj": 2, "self_attention.dense": 4}
+SCALES = {
+    "q_proj": 2,
+    "k_proj": 2,
+    "query_key_value": 2,
+    "o_proj": 2,
+    "self_attention.dense": 4,
+    "kv_a_proj": 2,
+}
 
 
 def write(kind, folder):

@@ -144,9 +144,9 @@ def _shifted_slots(backend):
     return backend.AttnImpl, "do_kv_cache_update", wrong
 
 
-def _stale_table(plans):
+def _stale_table(kind):
     def mutant(backend):
-        owner, first = getattr(backend, plans), {}
+        owner, first = getattr(backend.plans, kind), {}
         step = owner.step
 
         def wrong(self, q_start, lengths, block_table, **counts):
@@ -157,6 +157,56 @@ def _stale_table(plans):
         return owner, "step", wrong
 
     return mutant
+
+
+# --- Latents
+
+
+def _latents():
+    from attn.vllm import latents
+
+    return latents
+
+
+def _latents_in_float64(backend):
+    import float64
+    import torch
+
+    def attend(self, q, kv_cache, metadata, layer):
+        rows = torch.cat(q, -1) if isinstance(q, tuple) else q
+        return float64.attend_latents(self, layer, rows, kv_cache, metadata.decode.step), None
+
+    return _latents().LatentImpl, "forward_mqa", attend
+
+
+def _latents_times_zero(backend):
+    forward = _latents().LatentImpl.forward_mqa
+
+    def wrong(*given):
+        found, none = forward(*given)
+        return found.zero_(), none
+
+    return _latents().LatentImpl, "forward_mqa", wrong
+
+
+def _latents_in_other_slots(backend):
+    update = _latents().LatentImpl.do_kv_cache_update
+
+    def wrong(self, latents, rotated, kv_cache, slots, *given):
+        update(self, latents, rotated, kv_cache, slots.where(slots < 0, slots ^ 1), *given)
+
+    return _latents().LatentImpl, "do_kv_cache_update", wrong
+
+
+def _no_rotated_features(backend):
+    lines = _latents().LatentImpl._lines
+
+    def wrong(self, kv_cache):
+        found = lines(self, kv_cache).clone()
+        found[..., self.kv_lora_rank :] = 0
+        return found
+
+    return _latents().LatentImpl, "_lines", wrong
 
 
 _kept = contextlib.ExitStack()
@@ -176,6 +226,10 @@ MUTANTS = {
     "slots": _shifted_slots,
     "stale table": _stale_table("Plans"),
     "stale table on the device": _stale_table("DevicePlans"),
+    "latents in float64": _latents_in_float64,
+    "latents times zero": _latents_times_zero,
+    "latents in other slots": _latents_in_other_slots,
+    "no rotated features": _no_rotated_features,
 }
 
 

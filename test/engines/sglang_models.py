@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Random models that SGLang reads, and their log-probabilities in Transformers, in float32, without pages."""
 
+import functools
+
 import models
 import torch
 
@@ -23,37 +25,11 @@ def _gemma2():
     return config
 
 
-def _deepseek():
-    """Latents of 64 features and 16 rotated ones, without experts. SGLang rotates on a CPU by YaRN alone."""
-    from transformers import DeepseekV2Config
-
-    rope = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=128)
-    rope |= dict(mscale=0.707, mscale_all_dim=0.707, beta_fast=32, beta_slow=1)
-    given = {name: value for name, value in models.SMALL.items() if name != "head_dim"}
-    return DeepseekV2Config(
-        **given | dict(num_key_value_heads=4, rope_parameters=rope),
-        kv_lora_rank=64,
-        q_lora_rank=None,
-        qk_nope_head_dim=32,
-        qk_rope_head_dim=16,
-        v_head_dim=32,
-        first_k_dense_replace=models.SMALL["num_hidden_layers"],
-        moe_layer_freq=1,
-        n_routed_experts=4,
-        n_shared_experts=1,
-        num_experts_per_tok=1,
-        moe_intermediate_size=64,
-        n_group=1,
-        topk_group=1,
-    )
-
-
 models.KINDS = models.KINDS | {
     "granite_swa": _granite_swa,
     "sglang_gemma2": _gemma2,
-    "deepseek": _deepseek,
+    "deepseek": functools.partial(models.deepseek, 64, 16),
 }
-models.SCALES = models.SCALES | {"kv_a_proj": 2}
 
 
 def write(kind, folder):

@@ -74,6 +74,12 @@ def ask(run):
     return ask
 
 
+NGRAMS = dict(
+    speculative_algorithm="NGRAM", speculative_num_draft_tokens=6, page_size=1, enable_mixed_chunk=False
+)
+"""Options with which SGLang verifies trees of drafts that it looks up in what it has read."""
+
+
 # --- A model that somebody trained
 
 
@@ -112,10 +118,7 @@ def answers(ask):
             options=dict(page_size=48, chunked_prefill_size=96, max_total_tokens=1920),
         ),
     ]
-    ngrams = dict(
-        speculative_algorithm="NGRAM", speculative_num_draft_tokens=6, page_size=1, enable_mixed_chunk=False
-    )
-    drafts = case | dict(rounds=[rounds[0][1:3]], options=ngrams)
+    drafts = case | dict(rounds=[rounds[0][1:3]], options=NGRAMS)
     cases += [drafts | dict(name="drafts"), drafts | dict(name="chains for trees", mutant="chains for trees")]
     return ask(cases)
 
@@ -268,6 +271,8 @@ def latents(ask, tmp_path_factory):
             case | dict(name="graphs", mutant="graphs"),
             *(case | dict(name=fault, mutant=fault) for fault in faults),
             case | dict(name="tokens as pages", options=dict(page_size=1)),
+            case | dict(name="drafts", options=NGRAMS),
+            case | dict(name="chains for trees", mutant="chains for trees", options=NGRAMS),
             case | dict(name="Transformers", of="attn"),
         ]
     )
@@ -278,7 +283,7 @@ def test_latents_answer_as_without_pages(latents):
     assert right(latents["Transformers"], latents["attn"])
 
 
-@pytest.mark.parametrize("name", ["attn", "graphs", "tokens as pages"])
+@pytest.mark.parametrize("name", ["attn", "graphs", "tokens as pages", "drafts"])
 @pytest.mark.parametrize("other", ["SGLang", "float64"])
 def test_latents_answer_as_with_sglangs_backend(latents, other, name):
     print(other, name, differences(latents[other], latents[name]), latents[other]["margin"])
@@ -291,9 +296,13 @@ def test_steps_over_latents_are_of_all_kinds(latents):
     assert found["prompts"] + found["mixed"] >= 4 and found["decoding"] >= 14 and found["shared"] > 4
     assert found["cached"] == [0] * 4 + [64] * 2 and min(latents["tokens as pages"]["cached"][4:]) >= 66
     assert graphs["graphs"] >= 14 and graphs["decoding"] == 0
+    print(latents["drafts"]["drafts"], "steps of drafts")
+    assert latents["drafts"]["drafts"] > 4 and latents["drafts"]["decoding"] == 0
 
 
-@pytest.mark.parametrize("fault", ["times zero", "slots", "stale table", "no rotated features"])
+@pytest.mark.parametrize(
+    "fault", ["times zero", "slots", "stale table", "no rotated features", "chains for trees"]
+)
 def test_faults_over_latents_are_seen(latents, fault):
     assert not right(latents["float64"], latents[fault])
 
@@ -316,6 +325,11 @@ LAYERS = {
     "trees": dict(page_size=16, mask="drafts"),
     "trees, in a window": dict(page_size=16, window=9, cap=3.0, sinks=True, mask="whole"),
     "trees, fp8_e4m3": dict(page_size=1, dtype="float8_e4m3fn", mask="whole"),
+    "trees over latents": dict(page_size=16, latent=True, mask="drafts"),
+    "trees over latents, in a window": dict(
+        page_size=1, window=9, cap=3.0, sinks=True, latent=True, mask="whole"
+    ),
+    "trees over latents, fp8_e4m3": dict(page_size=16, dtype="float8_e4m3fn", latent=True, mask="whole"),
 }
 FAULTS_OF_LAYERS = {
     "no scales": LAYERS["fp8_e4m3"],
@@ -326,6 +340,7 @@ FAULTS_OF_LAYERS = {
     "chains for trees": LAYERS["trees"],
     "window + 1": LAYERS["graphs"],
     "no rotated features": LAYERS["latents"],
+    "chains for trees over latents": LAYERS["trees over latents"] | dict(mutant="chains for trees"),
 }
 
 
@@ -333,7 +348,7 @@ FAULTS_OF_LAYERS = {
 def layers(ask):
     cases = [case | dict(name=name) for name, case in LAYERS.items()]
     for fault, case in FAULTS_OF_LAYERS.items():
-        cases.append(case | dict(name=fault, mutant=fault))
+        cases.append(dict(mutant=fault) | case | dict(name=fault))
     return ask(cases, "sglang_layers.py")
 
 

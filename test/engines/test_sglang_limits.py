@@ -81,14 +81,14 @@ def test_options_that_are_off_are_served():
     given = dict(
         speculative_algorithm=None, enable_mis=False, dcp_size=1, attn_cp_size=1, kv_cache_dtype="auto"
     )
-    assert refused_options(SimpleNamespace(**given), False, False) == []
-    assert refused_options(SimpleNamespace(kv_cache_dtype="fp8_e5m2"), False, False) == []
+    assert refused_options(SimpleNamespace(**given), False) == []
+    assert refused_options(SimpleNamespace(kv_cache_dtype="fp8_e5m2"), False) == []
 
 
 @pytest.mark.parametrize("word", ["NGRAM", "ngram"])
 def test_drafts_of_one_algorithm_are_verified(word):
-    assert refused_options(SimpleNamespace(speculative_algorithm=word), False, False) == []
-    [found] = refused_options(SimpleNamespace(speculative_algorithm="EAGLE"), False, False)
+    assert refused_options(SimpleNamespace(speculative_algorithm=word), False) == []
+    [found] = refused_options(SimpleNamespace(speculative_algorithm="EAGLE"), False)
     assert (
         found
         == "speculative_algorithm: expected none or NGRAM, got 'EAGLE': attn was not run with its drafts"
@@ -97,7 +97,7 @@ def test_drafts_of_one_algorithm_are_verified(word):
 
 def test_all_reasons_are_given():
     given = dict(speculative_algorithm="EAGLE3", dcp_size=2, kv_cache_dtype="fp8")
-    found = refused_options(SimpleNamespace(**given), True, True)
+    found = refused_options(SimpleNamespace(**given), True)
     assert [reason.split(":")[0] for reason in found] == [
         "an encoder beside the decoder",
         "speculative_algorithm",
@@ -137,7 +137,7 @@ def test_pools_of_the_models_dtype_or_of_8_bits_are_served(dtype):
 
 
 def test_latents_are_served():
-    assert refused_options(SimpleNamespace(), True, False) == []
+    assert refused_options(SimpleNamespace(), False) == []
     for dtype in (torch.float16, torch.float8_e4m3fn):
         assert refused_pool("MLATokenToKVPool", "", False, dtype, torch.float16) == []
     latent = layer(tp_k_head_num=1, qk_head_dim=576, v_head_dim=512)
@@ -148,16 +148,11 @@ def test_latents_are_served():
     assert not reads_latents(expanded, 512, 576)
 
 
-def test_drafts_over_latents_are_refused():
-    [found] = refused_options(SimpleNamespace(speculative_algorithm="NGRAM"), True, False)
-    assert found.startswith("speculative_algorithm: expected none beside MLA, got 'NGRAM'")
-
-
 def test_drafts_beside_deterministic_inference_are_refused():
     asked = SimpleNamespace(speculative_algorithm="NGRAM", enable_deterministic_inference=True)
-    (reason,) = refused_options(asked, False, False)
+    (reason,) = refused_options(asked, False)
     assert reason.startswith(
         "speculative_algorithm: expected none beside enable_deterministic_inference, got 'NGRAM'"
     )
-    assert not refused_options(SimpleNamespace(enable_deterministic_inference=True), False, False)
-    assert not refused_options(SimpleNamespace(speculative_algorithm="NGRAM"), False, False)
+    assert not refused_options(SimpleNamespace(enable_deterministic_inference=True), False)
+    assert not refused_options(SimpleNamespace(speculative_algorithm="NGRAM"), False)

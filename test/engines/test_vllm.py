@@ -192,6 +192,74 @@ def test_faults_of_layers_are_seen(random_models, kind, mutant):
     assert not right(random_models[f"{kind}, None"], random_models[f"{kind}, {mutant}"], 2 * CLOSE)
 
 
+# --- Latents (MLA), in a random model
+
+
+LATENTS = dict(max_num_batched_tokens=256, block_size=16)
+"""Options that vLLM takes for latents on a CPU, where it reads prompts whole."""
+
+FAULTS_OF_LATENTS = (
+    "latents times zero",
+    "latents in other slots",
+    "no rotated features",
+    "stale table",
+    "stale table on the device",
+)
+
+
+@pytest.fixture(scope="module")
+def latents(ask, tmp_path_factory):
+    numbers = random.Random(5)
+    prompts = [[numbers.randrange(3, 512) for _ in range(count)] for count in (70, 5, 33, 90)]
+    prompts[1] = prompts[1] * 4  # Drafts are looked up in it.
+    case = dict(
+        kind="deepseek",
+        model=str(tmp_path_factory.mktemp("models") / "deepseek"),
+        backend="CUSTOM",
+        prompts=prompts,
+        tokens=12,
+        options=LATENTS,
+    )
+    planned = dict(options=LATENTS | DEVICE_PLANS)
+    fp8 = dict(options=LATENTS | dict(kv_cache_dtype="fp8_e4m3"))
+    ngrams = dict(method="ngram", num_speculative_tokens=3, prompt_lookup_max=3, prompt_lookup_min=1)
+    cases = [
+        case | dict(name="vLLM", backend=None),
+        case | dict(name="attn"),
+        case | dict(name="float64", mutant="latents in float64"),
+        case | planned | dict(name="device plans"),
+        case | fp8 | dict(name="fp8"),
+        case | fp8 | dict(name="fp8, float64", mutant="latents in float64"),
+    ]
+    for fault in FAULTS_OF_LATENTS:
+        cases.append(case | (planned if "device" in fault else {}) | dict(name=fault, mutant=fault))
+    cases.append(case | dict(name="ngrams", options=LATENTS | dict(speculative_config=ngrams)))
+    return ask(cases)
+
+
+@pytest.mark.parametrize("name", ["attn", "device plans", "ngrams"])
+@pytest.mark.parametrize("other", ["vLLM", "float64"])
+def test_latents_answer_as_with_vllms_backend(latents, other, name):
+    print(other, name, differences(latents[other], latents[name]), latents[other]["margin"])
+    assert right(latents[other], latents[name])
+
+
+def test_drafts_are_rows_of_a_step_over_latents(latents):
+    print({name: found.get("longest") for name, found in latents.items()})
+    assert latents["attn"]["longest"] == 1 < latents["ngrams"]["longest"] and latents["vLLM"]["longest"] == 0
+
+
+def test_latents_in_8_bits_are_read_as_in_float64(latents):
+    print("fp8", differences(latents["fp8"], latents["fp8, float64"]))
+    assert right(latents["fp8"], latents["fp8, float64"])
+    assert not right(latents["fp8"], latents["attn"])
+
+
+@pytest.mark.parametrize("fault", FAULTS_OF_LATENTS)
+def test_faults_over_latents_are_seen(latents, fault):
+    assert not right(latents["vLLM"], latents[fault])
+
+
 # --- Refusals
 
 
@@ -257,7 +325,7 @@ INVALID = {
         dict(block_size=8),
         ["block_size: expected a multiple of 16 tokens, got 8; nearest legal: 16"],
     ),
-    "MLA": (dict(use_mla=True), ["MLA: attn reads no caches of latents here"]),
+    "MLA": (dict(use_mla=True), ["MLA not supported"]),
     "cross": (
         dict(attn_type="encoder_decoder"),
         ["attention type: expected 'decoder', got 'encoder_decoder': attn serves no encoder here"],

@@ -5,7 +5,7 @@ A case: `name`; `model`, a folder; `kind`, the random model to write there first
 vLLM's own; `mutant`, a name of mutants.py or null; `prompts`, lists of token ids; `tokens` to answer; `options` of vllm.LLM.
 A result: `tokens` and `logprobs` of each answer; `cached`, the tokens of each prompt that were in the prefix cache;
 `margin`, by how much the closest choice was decided; `shared`, in how many tables neighbours shared pages; `preempted`, how
-many requests were; `blocks`, those of the cache; `apart`, how far outputs of layers are from float64 where the mutant says
+many requests were; `longest`, the most rows of a request in attn's steps; `blocks`, those of the cache; `apart`, how far outputs of layers are from float64 where the mutant says
 so; `seconds`; or `error`. A case with `validate` asks instead why the backend refuses a configuration: `reasons`."""
 
 import gc
@@ -41,6 +41,7 @@ def answer(case):
     import models
     import mutants
     from attn.serving import steps
+    from attn.vllm import plans
     from vllm import LLM, SamplingParams
     from vllm.v1.core.sched.scheduler import Scheduler
 
@@ -63,6 +64,13 @@ def answer(case):
         preempted.append(1)
         return preempt(*given, **named)
 
+    longest, make_step = [0], plans.step
+
+    def watched_step(*given, **counts):
+        longest.append(counts["longest"])
+        return make_step(*given, **counts)
+
+    plans.step = watched_step
     steps.shared_tables, Scheduler._preempt_request = watched, watched_preemption
     with mutants.applied(case.get("mutant")):
         llm = LLM(folder, **settings)
@@ -91,11 +99,12 @@ def answer(case):
         ),
         shared=sum(shared),
         preempted=len(preempted),
+        longest=max(longest),
         blocks=llm.llm_engine.vllm_config.cache_config.num_gpu_blocks,
         apart=max(mutants.apart, default=None),
         seconds=seconds,
     )
-    steps.shared_tables, Scheduler._preempt_request = shared_tables, preempt
+    steps.shared_tables, Scheduler._preempt_request, plans.step = shared_tables, preempt, make_step
     llm.llm_engine.engine_core.shutdown()
     del llm
     gc.collect()

@@ -39,7 +39,7 @@ _ONE = ("dcp_size", "attn_cp_size")
 """Options whose value has to be 1: contexts in parts."""
 
 
-def refused_options(options: Any, uses_mla: bool, is_encoder_decoder: bool) -> list[str]:
+def refused_options(options: Any, is_encoder_decoder: bool) -> list[str]:
     """Return why SGLang's options are refused, with the nearest legal values. `options` has them as attributes."""
     found = []
     if is_encoder_decoder:
@@ -48,10 +48,6 @@ def refused_options(options: Any, uses_mla: bool, is_encoder_decoder: bool) -> l
     if algorithm and str(algorithm).upper() != DRAFTS:
         found.append(
             f"speculative_algorithm: expected none or {DRAFTS}, got {given(algorithm)}: attn was not run with its drafts"
-        )
-    elif algorithm and uses_mla:
-        found.append(
-            f"speculative_algorithm: expected none beside MLA, got {given(algorithm)}: attn was not run with drafts over latents"
         )
     elif algorithm and getattr(options, "enable_deterministic_inference", False):
         found.append(

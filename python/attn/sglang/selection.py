@@ -23,13 +23,12 @@ def check_options(server_args: Any) -> None:
         declare_resolution,
         model_config_of,
         resolved_view,
-        use_mla_backend,
     )
     from sglang.srt.model_executor.cuda_graph_config import Backend, Phase, with_phase
 
     options = resolved_view(server_args)
     model = model_config_of(server_args)
-    reasons = refused_options(options, use_mla_backend(server_args), model.is_encoder_decoder)
+    reasons = refused_options(options, model.is_encoder_decoder)
     if reasons:
         raise ValueError(f"attn's backend cannot serve these options: {'; '.join(reasons)}")
     graphs, off = options.cuda_graph_config, []

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import logging
 
+CPU_NAMES = {"BackendOfCpu": "CPU_ATTN", "LatentsOfCpu": "CPU_MLA", "LatentsOfAmx": "AMX_MLA"}
+"""vLLM's backends of CPUs by the names in `selection` that are in their place."""
+
 _logger = logging.getLogger(__name__)
 
 
 def register() -> None:
-    """Register attn as vLLM's backend CUSTOM. vLLM's platform of CPUs knows one backend, CPU_ATTN, whatever a user asks
-    for: there its name is resolved to attn if CUSTOM is asked for, and else to vLLM's own."""
+    """Register attn as vLLM's backend CUSTOM. vLLM's platform of CPUs chooses among its own backends whatever a user asks
+    for: there their names are resolved to attn if CUSTOM is asked for, and else to vLLM's own."""
     try:
         from vllm.platforms import current_platform
         from vllm.v1.attention.backends.registry import AttentionBackendEnum, register_backend
@@ -22,4 +25,5 @@ def register() -> None:
         return
     register_backend(AttentionBackendEnum.CUSTOM, "attn.vllm.selection.Backend")
     if current_platform.is_cpu():
-        register_backend(AttentionBackendEnum.CPU_ATTN, "attn.vllm.selection.BackendOfCpu")
+        for name, of_vllm in CPU_NAMES.items():
+            register_backend(AttentionBackendEnum[of_vllm], f"attn.vllm.selection.{name}")

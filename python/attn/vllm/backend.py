@@ -33,38 +33,30 @@ from vllm.v1.kv_cache_interface import KVCacheLayout
 
 from ..run.kernel import Kernel
 from ..serving import (
-    DevicePlans,
     DeviceStep,
     KeptPages,
     Layer,
     PackedPages,
     Pages,
-    Plans,
     Step,
     Tokens,
 )
 from . import caches, plans
-from .limits import FORMATS, PAGE_SIZES, VAGUE, refusals
+from .checks import Checked, refused_layer
+from .limits import FORMATS
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
     from vllm.v1.kv_cache_interface import AttentionSpec
 
-SHARED_TOKENS = 64
-"""Tokens in front of the rows of neighbours in a batch, at least, that are read once for all of them."""
-
 _SCALED = "fp8_e4m3", "fp8_e5m2", "nvfp4"  # Formats with a scale of the whole tensor, vLLM's own.
 
 
-class AttnBackend(AttentionBackend):
+class AttnBackend(Checked, AttentionBackend):
     """Decoder attention by attn. `validate_configuration` says what it refuses."""
 
     forward_includes_kv_cache_update = False
     supported_kv_cache_dtypes = list(FORMATS)  # type: ignore[assignment,misc]
-
-    @staticmethod
-    def get_name() -> str:
-        return "CUSTOM"
 
     @staticmethod
     def get_impl_cls() -> type[AttnImpl]:
@@ -73,10 +65,6 @@ class AttnBackend(AttentionBackend):
     @staticmethod
     def get_builder_cls() -> type[AttnMetadataBuilder]:
         return AttnMetadataBuilder
-
-    @staticmethod
-    def get_supported_kernel_block_sizes(kv_cache_spec: Any = None) -> list[Any]:
-        return list(PAGE_SIZES)
 
     @classmethod
     def supported_kv_cache_layouts(cls) -> tuple[KVCacheLayout, ...]:
@@ -90,50 +78,6 @@ class AttnBackend(AttentionBackend):
     @classmethod
     def supports_sink(cls) -> bool:
         return True
-
-    @classmethod
-    def supports_batch_invariance(cls) -> bool:
-        return True
-
-    @classmethod
-    def supports_sliding_window(cls) -> bool:
-        return True
-
-    @classmethod
-    def supports_kv_connector(cls) -> bool:
-        return False
-
-    @classmethod
-    def supports_device_cpu_query_lens_mismatch(cls) -> bool:
-        return False
-
-    @classmethod
-    def supports_compute_capability(cls, capability: Any) -> bool:
-        return capability is None or capability >= (8, 0)
-
-    @classmethod
-    def validate_configuration(  # type: ignore[override]
-        cls,
-        head_size: int,
-        dtype: torch.dtype,
-        kv_cache_dtype: Any,
-        block_size: int | None,
-        use_mla: bool,
-        *others: Any,
-        attn_type: str,
-        **named: Any,
-    ) -> list[str]:
-        """Return why a configuration is refused; [] if it is served."""
-        given = head_size, dtype, kv_cache_dtype, block_size, use_mla
-        of_vllm = super().validate_configuration(*given, *others, attn_type=attn_type, **named)
-        config = get_current_vllm_config_or_none()
-        packed = caches.asked(config)
-        ours = refusals(*given, attn_type=attn_type, packed=packed)
-        if packed is not None:
-            ours += caches.refusals(packed, config.cache_config)
-        ours += plans.refusals(config)
-        said = VAGUE | {f"attention type {attn_type} not supported"}
-        return ours + [reason for reason in of_vllm if reason not in said]
 
 
 @dataclass
@@ -170,14 +114,8 @@ class AttnMetadataBuilder(AttentionMetadataBuilder[AttnMetadata]):
         device: torch.device,
     ):
         super().__init__(kv_cache_spec, layer_names, vllm_config, device)
-        # A prefix that is read once is a part of its own, and moves bits.
-        shared = 0 if envs.VLLM_BATCH_INVARIANT else -(-SHARED_TOKENS // kv_cache_spec.block_size)
-        self.plans: Plans | DevicePlans = Plans(shared)
+        self.plans = plans.made(vllm_config, kv_cache_spec.block_size, device)
         on_device = plans.on_device(vllm_config, device.type)
-        if on_device:  # Steps that vLLM pads for its graphs have the sizes of these.
-            sizes = vllm_config.compilation_config.cudagraph_capture_sizes or ()
-            most = vllm_config.scheduler_config.max_num_seqs
-            self.plans = DevicePlans(most, None, device, sizes, in_place=True)  # vLLM keeps a table.
         if kv_cache_spec.head_size_v != kv_cache_spec.head_size:
             raise ValueError(
                 f"attn's backend: expected values of the keys' {kv_cache_spec.head_size} features, "
@@ -203,12 +141,12 @@ class AttnMetadataBuilder(AttentionMetadataBuilder[AttnMetadata]):
         count, lengths, table = asked.num_reqs, asked.seq_lens, asked.block_table_tensor
         if lengths.shape[0] > count or table.shape[0] > count:
             lengths, table = lengths[:count], table[:count]
-        if isinstance(self.plans, Plans):
-            return AttnMetadata(self.plans.step(asked.query_start_loc_cpu[: count + 1], lengths, table))
-        starts, rows, longest = asked.query_start_loc, asked.num_actual_tokens, asked.max_query_len
+        starts, of_host = asked.query_start_loc, asked.query_start_loc_cpu[: count + 1]
         if starts.shape[0] > count + 1:
             starts = starts[: count + 1]
-        return AttnMetadata(self.plans.step(starts, lengths, table, rows=rows, longest=longest))
+        rows, longest = asked.num_actual_tokens, asked.max_query_len
+        step = plans.step(self.plans, of_host, starts, lengths, table, rows=rows, longest=longest)
+        return AttnMetadata(step)
 
 
 class AttnImpl(AttentionImpl[AttnMetadata]):
@@ -234,7 +172,17 @@ class AttnImpl(AttentionImpl[AttnMetadata]):
         self.sliding_window, self.kv_cache_dtype, self.sinks = sliding_window, kv_cache_dtype, sinks
         self.logits_soft_cap, self.alibi_slopes = logits_soft_cap or 0.0, alibi_slopes
         self.dtype = torch.get_default_dtype()
-        reasons = self._refusals(attn_type, others, kv_sharing_target_layer_name)
+        reasons = refused_layer(
+            AttnBackend,
+            head_size,
+            kv_cache_dtype,
+            attn_type,
+            kv_sharing_target_layer_name,
+            has_sink=sinks is not None,
+            has_sliding_window=sliding_window is not None,
+        )
+        unknown = [name for name, value in others.items() if value not in (None, False, -1)]
+        reasons += [f"{name}: attn has no such option" for name in unknown]
         if reasons:
             raise ValueError(f"attn's backend cannot serve this layer: {'; '.join(reasons)}")
         packed = caches.asked(get_current_vllm_config())
@@ -243,35 +191,6 @@ class AttnImpl(AttentionImpl[AttnMetadata]):
         self.kernel: Kernel | None = None
         self.quantizing: Kernel | None = None
         self.tensors: dict[str, Tensor] = {}
-
-    def _refusals(self, attn_type: str, others: dict[str, Any], shared: str | None) -> list[str]:
-        """Return what vLLM's platform of CPUs does not ask `validate_configuration`, and what this layer alone has."""
-        config = get_current_vllm_config()
-        cache, parallel = config.cache_config, config.parallel_config
-        reasons = AttnBackend.validate_configuration(
-            self.head_size,
-            self.dtype,
-            self.kv_cache_dtype,
-            cache.block_size if cache is not None and cache.user_specified_block_size else None,
-            False,
-            has_sink=self.sinks is not None,
-            use_sparse=False,
-            use_mm_prefix=config.model_config is not None and config.model_config.is_mm_prefix_lm,
-            use_per_head_quant_scales=False,
-            device_capability=None,
-            attn_type=attn_type,
-            has_sliding_window=self.sliding_window is not None,
-            use_non_causal=config.attention_config.use_non_causal,
-            use_batch_invariant=envs.VLLM_BATCH_INVARIANT,
-            use_kv_connector=config.kv_transfer_config is not None,
-            use_pcp=parallel.prefill_context_parallel_size > 1,
-            use_dcp=parallel.decode_context_parallel_size > 1,
-            use_rswa=config.model_config is not None and config.model_config.rswa_window is not None,
-        )
-        if shared is not None:
-            reasons.append(f"keys and values of another layer, {shared}")
-        unknown = [name for name, value in others.items() if value not in (None, False, -1)]
-        return reasons + [f"{name}: attn has no such option" for name in unknown]
 
     def fused_output_quant_supported(self, quant_key: QuantKey) -> bool:
         """Whether the kernel quantizes its output so: to e4m3, with a static scale of the whole tensor."""

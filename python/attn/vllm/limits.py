@@ -27,11 +27,12 @@ FORMATS = {
 }
 """attn's formats by vLLM's kv_cache_dtype; None: the model's dtype."""
 
+LATENT_FORMATS = {name: format for name, format in FORMATS.items() if format != "fp8_e5m2"}
+"""Those of latents."""
+
 _OF_FORMAT = re.compile(r"^kv\[0\]\.(key|value): (?=expected a dim )")
 
-VAGUE = frozenset(
-    f"{what} not supported" for what in ("head_size", "dtype", "kv_cache_dtype", "block_size", "MLA")
-)
+VAGUE = frozenset(f"{what} not supported" for what in ("head_size", "dtype", "kv_cache_dtype", "block_size"))
 """What vLLM says of these without a reason; `refusals` says more."""
 
 
@@ -40,15 +41,18 @@ def refusals(
     dtype: torch.dtype,
     kv_cache_dtype: str | None = "auto",
     block_size: int | None = None,
-    use_mla: bool = False,
     attn_type: str = "decoder",
     packed: str | None = None,
+    latent: bool = False,
+    value_dim: int | None = None,
 ) -> list[str]:
     """Return why layers are refused, with the nearest legal values. A `block_size` of None is any. `packed`: attn's format
-    that is asked for beside kv_cache_dtype."""
-    if use_mla:
-        return ["MLA: attn reads no caches of latents here"]
-    found = []
+    that is asked for beside kv_cache_dtype. `latent`: layers of MLA, whose keys have `head_size` features, of which the
+    first `value_dim` are the value."""
+    found, formats = [], LATENT_FORMATS if latent else FORMATS
+    if packed is not None and latent:
+        found.append(f"{OPTION}: expected none beside MLA, got {packed}; nearest legal: kv_cache_dtype fp8")
+        packed = None
     attn_type = getattr(attn_type, "value", attn_type)  # vLLM has a class of such words.
     if attn_type != "decoder":
         found.append(f"attention type: expected 'decoder', got '{attn_type}': attn serves no encoder here")
@@ -60,16 +64,18 @@ def refusals(
         found.append(
             f"block_size: expected a multiple of {smallest} tokens, got {block_size}; nearest legal: {nearest}"
         )
-    kept = packed if packed in PACKED else FORMATS.get(kv_cache_dtype or "auto")
-    if kv_cache_dtype is not None and kv_cache_dtype not in FORMATS:
-        nearest = NEAREST.get(kv_cache_dtype, "auto")
-        hint = nearest if nearest in FORMATS else f'auto with additional_config={{"{OPTION}": "{nearest}"}}'
-        legal = f"one of {', '.join(FORMATS)}"
+    kept = packed if packed in PACKED else formats.get(kv_cache_dtype or "auto")
+    if kv_cache_dtype is not None and kv_cache_dtype not in formats:
+        nearest = "fp8" if latent else NEAREST.get(kv_cache_dtype, "auto")
+        hint = nearest if nearest in formats else f'auto with additional_config={{"{OPTION}": "{nearest}"}}'
+        legal = f"one of {', '.join(formats)}"
         found.append(f"kv_cache_dtype: expected {legal}, got {kv_cache_dtype}; nearest legal: {hint}")
     elif kv_cache_dtype in ("float16", "bfloat16") and dtype is not getattr(torch, kv_cache_dtype):
         found.append(f"kv_cache_dtype: expected auto or the model's {dtype}, got {kv_cache_dtype}")
     try:
-        Layer(q_heads=1, kv_heads=1, head_dim=head_size, dtype=dtype, page_size=page, format=kept)
+        named = dict(head_dim=head_size, dtype=dtype, page_size=page, format=kept, value_dim=value_dim)
+        if not latent or value_dim is not None:
+            Layer(q_heads=1, kv_heads=1, **named)
     except SpecError as error:
         found.append(_OF_FORMAT.sub("head_size: ", str(error)).replace("head_dim", "head_size"))
     return found

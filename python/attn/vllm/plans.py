@@ -6,6 +6,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+from torch import Tensor
+from vllm import envs
+
+from ..serving import DevicePlans, DeviceStep, Plans, Step
 from . import caches
 
 if TYPE_CHECKING:
@@ -13,6 +18,9 @@ if TYPE_CHECKING:
 
 OPTION = "attn_device_plans"
 """The option's name in additional_config."""
+
+SHARED_TOKENS = 64
+"""Tokens in front of the rows of neighbours in a batch, at least, that are read once for all of them."""
 
 
 def refusals(config: VllmConfig | None) -> list[str]:
@@ -29,3 +37,29 @@ def on_device(config: VllmConfig, device_type: str) -> bool:
     """Return whether the device makes plans."""
     asked = caches.asked(config, OPTION)
     return (device_type == "cuda" and caches.asked(config) is None) if asked is None else asked
+
+
+def made(config: VllmConfig, block_size: int, device: torch.device) -> Plans | DevicePlans:
+    """Return what makes the plans of a group of layers, whose blocks have so many tokens."""
+    if on_device(config, device.type):  # Steps that vLLM pads for its graphs have the sizes of these.
+        sizes = config.compilation_config.cudagraph_capture_sizes or ()
+        most = config.scheduler_config.max_num_seqs
+        return DevicePlans(most, None, device, sizes, in_place=True)  # vLLM keeps a table.
+    # A prefix that is read once is a part of its own, and moves bits.
+    return Plans(0 if envs.VLLM_BATCH_INVARIANT else -(-SHARED_TOKENS // block_size))
+
+
+def step(
+    plans: Plans | DevicePlans,
+    starts_of_host: Tensor,
+    starts: Tensor,
+    lengths: Tensor,
+    block_table: Tensor,
+    *,
+    rows: int,
+    longest: int,
+) -> Step | DeviceStep:
+    """Return a step. Plans of the host wait for lengths and block tables on a GPU; plans of the device wait for nothing."""
+    if isinstance(plans, Plans):
+        return plans.step(starts_of_host, lengths, block_table)
+    return plans.step(starts, lengths, block_table, rows=rows, longest=longest)

@@ -224,7 +224,7 @@ def latents(ask, tmp_path_factory):
     fp8 = dict(options=LATENTS | dict(kv_cache_dtype="fp8_e4m3"))
     ngrams = dict(method="ngram", num_speculative_tokens=3, prompt_lookup_max=3, prompt_lookup_min=1)
     cases = [
-        case | dict(name="vLLM", backend=None),
+        case | dict(name="vLLM", backend="CPU_MLA"),
         case | dict(name="attn"),
         case | dict(name="float64", mutant="latents in float64"),
         case | planned | dict(name="device plans"),
@@ -294,6 +294,8 @@ REFUSED = {
 }
 
 
+LATENT_KIND = dict(latent=True, use_mla=True, head_size=576, has_sink=False, has_sliding_window=False)
+
 INVALID = {
     "served": ({}, []),
     "dim": (
@@ -326,6 +328,22 @@ INVALID = {
         ["block_size: expected a multiple of 16 tokens, got 8; nearest legal: 16"],
     ),
     "MLA": (dict(use_mla=True), ["MLA not supported"]),
+    "latents": (LATENT_KIND, []),
+    "latents in 8 bits": (LATENT_KIND | dict(kv_cache_dtype="fp8"), []),
+    "latents, dim": (
+        LATENT_KIND | dict(head_size=288),
+        [
+            "head_size: expected 320, 512 or 576 features of a latent in vLLM, got 288; nearest legal: 320",
+        ],
+    ),
+    "latents, cache": (
+        LATENT_KIND | dict(kv_cache_dtype="fp8_e5m2"),
+        [
+            "kv_cache_dtype: expected one of auto, float16, bfloat16, fp8, fp8_e4m3, got fp8_e5m2; nearest legal: fp8"
+        ],
+    ),
+    "latents, window": (LATENT_KIND | dict(has_sliding_window=True), ["sliding window not supported"]),
+    "latents, sparse": (LATENT_KIND | dict(use_sparse=True), ["sparse not supported"]),
     "cross": (
         dict(attn_type="encoder_decoder"),
         ["attention type: expected 'decoder', got 'encoder_decoder': attn serves no encoder here"],

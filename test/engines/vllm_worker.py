@@ -134,7 +134,12 @@ def reasons(case):
     )
     given = served | case["validate"]
     given["dtype"] = getattr(torch, given["dtype"])
-    return dict(reasons=AttentionBackendEnum.CUSTOM.get_class().validate_configuration(**given))
+    backend = (
+        AttentionBackendEnum.CUSTOM.get_class()
+    )  # without a configuration, that of other layers than MLA
+    if given.pop("latent", False):
+        from attn.vllm.latents import LatentBackend as backend
+    return dict(reasons=backend.validate_configuration(**given))
 
 
 def main():

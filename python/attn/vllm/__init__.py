@@ -26,4 +26,5 @@ def register() -> None:
     register_backend(AttentionBackendEnum.CUSTOM, "attn.vllm.selection.Backend")
     if current_platform.is_cpu():
         for name, of_vllm in CPU_NAMES.items():
-            register_backend(AttentionBackendEnum[of_vllm], f"attn.vllm.selection.{name}")
+            if of_vllm in AttentionBackendEnum.__members__:  # Older versions have fewer.
+                register_backend(AttentionBackendEnum[of_vllm], f"attn.vllm.selection.{name}")

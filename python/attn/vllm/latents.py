@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from vllm import envs
-from vllm.config import get_layers_from_vllm_config
+from vllm.config import get_current_vllm_config, get_layers_from_vllm_config
 from vllm.model_executor.layers.attention.mla_attention import (
-    MLAAttention,
     MLACommonBackend,
     MLACommonDecodeMetadata,
     MLACommonImpl,
@@ -23,6 +22,7 @@ from vllm.model_executor.layers.attention.mla_attention import (
     QueryLenSupport,
     get_mla_dims,
 )
+from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
 from vllm.v1.attention.backend import AttentionCGSupport
 
 from ..run.kernel import Kernel
@@ -48,6 +48,10 @@ class LatentBackend(Checked, MLACommonBackend):
     @staticmethod
     def get_builder_cls() -> type[LatentMetadataBuilder]:
         return LatentMetadataBuilder
+
+    @classmethod
+    def supports_sliding_window(cls) -> bool:
+        return False  # vLLM's backends of prompts have none over latents.
 
     @classmethod
     def value_dim(cls, model: Any) -> int | None:
@@ -86,7 +90,8 @@ class LatentMetadataBuilder(MLACommonMetadataBuilder[MLACommonMetadata]):
         super().__init__(kv_cache_spec, layer_names, vllm_config, device)
         self.plans = plans.made(vllm_config, kv_cache_spec.block_size, device)
         on_device = plans.on_device(vllm_config, device.type)
-        for layer in get_layers_from_vllm_config(vllm_config, MLAAttention, layer_names).values():
+        # Some models have classes of such layers of their own.
+        for layer in get_layers_from_vllm_config(vllm_config, AttentionLayerBase, layer_names).values():
             layer.impl.compile(kv_cache_spec.block_size, device, on_device)
 
     def _build_decode(
@@ -136,6 +141,15 @@ class LatentImpl(MLACommonImpl[MLACommonMetadata]):
             use_sparse=sparse,
             has_sliding_window=sliding_window is not None,
         )
+        config = get_current_vllm_config()
+        in_chunks = (
+            config.cache_config.enable_prefix_caching or config.scheduler_config.enable_chunked_prefill
+        )
+        if LATENT_FORMATS.get(kv_cache_dtype) and config.device_config.device_type == "cpu" and in_chunks:
+            reasons.append(
+                f"kv_cache_dtype: expected auto beside prefixes and chunks of prompts over latents on a CPU, got {kv_cache_dtype}: "
+                "vLLM reads such a prompt's first tokens from 16 bits alone"
+            )
         named = dict(alibi_slopes=alibi_slopes, logits_soft_cap=logits_soft_cap)
         reasons += [f"{name}: attn has no such option over latents" for name in named if named[name]]
         if reasons:
@@ -154,7 +168,7 @@ class LatentImpl(MLACommonImpl[MLACommonMetadata]):
             **of_latents,
         )
         self.supports_quant_query_input = False  # Queries stay in 16 bits over e4m3.
-        self.sliding_window, self.format = sliding_window, LATENT_FORMATS[kv_cache_dtype]
+        self.format = LATENT_FORMATS[kv_cache_dtype]
         self.dtype = torch.get_default_dtype()
         self.kernel: Kernel | None = None
 
@@ -167,7 +181,6 @@ class LatentImpl(MLACommonImpl[MLACommonMetadata]):
             dtype=self.dtype,
             page_size=page_size,
             scale=self.scale,
-            window=self.sliding_window,
             format=self.format,
             device_plan=device_plan,
             numerics="row" if envs.VLLM_BATCH_INVARIANT else None,

@@ -30,6 +30,9 @@ FORMATS = {
 LATENT_FORMATS = {name: format for name, format in FORMATS.items() if format != "fp8_e5m2"}
 """Those of latents."""
 
+LATENT_DIMS = (320, 512, 576)
+"""Features of a latent that vLLM's metadata of MLA have."""
+
 _OF_FORMAT = re.compile(r"^kv\[0\]\.(key|value): (?=expected a dim )")
 
 VAGUE = frozenset(f"{what} not supported" for what in ("head_size", "dtype", "kv_cache_dtype", "block_size"))
@@ -53,6 +56,10 @@ def refusals(
     if packed is not None and latent:
         found.append(f"{OPTION}: expected none beside MLA, got {packed}; nearest legal: kv_cache_dtype fp8")
         packed = None
+    if latent and head_size not in LATENT_DIMS:
+        legal = f"{', '.join(map(str, LATENT_DIMS[:-1]))} or {LATENT_DIMS[-1]} features of a latent"
+        nearest = min(LATENT_DIMS, key=lambda dim: abs(dim - head_size))
+        found.append(f"head_size: expected {legal} in vLLM, got {head_size}; nearest legal: {nearest}")
     attn_type = getattr(attn_type, "value", attn_type)  # vLLM has a class of such words.
     if attn_type != "decoder":
         found.append(f"attention type: expected 'decoder', got '{attn_type}': attn serves no encoder here")

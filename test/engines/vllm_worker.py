@@ -134,9 +134,8 @@ def reasons(case):
     )
     given = served | case["validate"]
     given["dtype"] = getattr(torch, given["dtype"])
-    backend = (
-        AttentionBackendEnum.CUSTOM.get_class()
-    )  # without a configuration, that of other layers than MLA
+    # Without a configuration the name is that of other layers than MLA.
+    backend = AttentionBackendEnum.CUSTOM.get_class()
     if given.pop("latent", False):
         from attn.vllm.latents import LatentBackend as backend
     return dict(reasons=backend.validate_configuration(**given))

@@ -45,7 +45,8 @@ private:
     Value word;          ///< as it is stored; null if the scale is given
   };
 
-  void clean(MutableArrayRef<Value> row);
+  void clean(SmallVector<Value> &row);
+  Value cleaned(Value x, Value &strange);
   Value reduce(ArrayRef<Value> row, llvm::function_ref<Value(Value, Value)> combine);
   Meta findGroup(ArrayRef<Value> row);
   Value largestOf(ArrayRef<Value> row);
@@ -56,7 +57,7 @@ private:
   Words codesOf(ArrayRef<Value> row, const Meta &meta);
   Words handOver(ArrayRef<Value> words, int64_t load);
   Words pick(ArrayRef<Value> words, Value holder, Value wanted);
-  void countInto(Value status);
+  void countInto(Value status, Value strange);
 
   RowExpansion &e;
   RowNumbers n;
@@ -66,7 +67,6 @@ private:
   rt::StorePart part;
   rt::Format format;
   int64_t together; ///< lanes that share metadata
-  Value strange;    ///< the count of this lane's numbers that were NaN or infinite
 };
 
 void Quantizer::run() {
@@ -92,23 +92,39 @@ void Quantizer::run() {
       handed.push_back(handOver(found, load));
     e.held[op.getMeta()] = handed;
   }
-  if (op.getStatus())
-    countInto(op.getStatus());
 }
 
-/// Replaces NaN by 0, and clamps to the largest number of the format.
-void Quantizer::clean(MutableArrayRef<Value> row) {
+/// Replaces NaN by 0, and clamps to the largest number of the format. Hardly any row has such numbers: a lane
+/// looks for them if its magnitudes add up to more, or to NaN.
+void Quantizer::clean(SmallVector<Value> &row) {
+  Value sum = n.magnitude(row.front());
+  for (Value x : ArrayRef(row).drop_front())
+    sum = n.add(sum, n.magnitude(x));
+  Value some = arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, sum, b.f32(format.largest()));
+  SmallVector<Type> types(row.size(), n.f32);
+  auto branch = scf::IfOp::create(b, types, some, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(branch.elseBlock());
+  scf::YieldOp::create(b, row);
+  b.setInsertionPointToEnd(branch.thenBlock());
+  Value strange;
+  for (Value &x : row)
+    x = cleaned(x, strange);
+  if (op.getStatus())
+    countInto(op.getStatus(), strange);
+  scf::YieldOp::create(b, row);
+  row = SmallVector<Value>(branch.getResults());
+}
+
+/// Returns what is quantized for a number, and adds one to `strange` if it is NaN or infinite.
+Value Quantizer::cleaned(Value x, Value &strange) {
   float largest = format.largest();
-  for (Value &x : row) {
-    if (op.getStatus()) {
-      Value exponent = n.mask(n.bits(x), 0x7fffffff);
-      Value is = b.compare(arith::CmpIPredicate::uge, exponent, b.i32(0x7f800000));
-      Value one = b.createOrFold<arith::ExtUIOp>(n.i32, is);
-      strange = strange ? b.add(strange, one) : one;
-    }
-    Value isNaN = arith::CmpFOp::create(b, arith::CmpFPredicate::UNO, x, x);
-    x = b.select(isNaN, b.f32(0), n.min(n.max(x, b.f32(-largest)), b.f32(largest)));
-  }
+  Value exponent = n.mask(n.bits(x), 0x7fffffff);
+  Value is = b.compare(arith::CmpIPredicate::uge, exponent, b.i32(0x7f800000));
+  Value one = b.createOrFold<arith::ExtUIOp>(n.i32, is);
+  strange = strange ? b.add(strange, one) : one;
+  Value isNaN = arith::CmpFOp::create(b, arith::CmpFPredicate::UNO, x, x);
+  return b.select(isNaN, b.f32(0), n.min(n.max(x, b.f32(-largest)), b.f32(largest)));
 }
 
 /// Combines the numbers of all lanes of a group. Combining a number twice must be harmless: after k steps a
@@ -135,7 +151,7 @@ Quantizer::Meta Quantizer::findGroup(ArrayRef<Value> row) {
   Value scale = n.toHalf(n.mul(n.sub(high, low), b.f32(perLevel)));
   scale = b.createOrFold<arith::MaxUIOp>(scale, b.i32(1)); // the smallest above 0
   Value zero = n.toHalf(low);
-  return {n.inverse(n.fromHalf(scale)), n.fromHalf(zero), n.either(scale, n.shl(zero, 16))};
+  return {n.inverseOfHalf(n.fromHalf(scale)), n.fromHalf(zero), n.either(scale, n.shl(zero, 16))};
 }
 
 /// The largest magnitude among the numbers of a group.
@@ -237,7 +253,7 @@ Words Quantizer::pick(ArrayRef<Value> words, Value holder, Value wanted) {
   return {result};
 }
 
-void Quantizer::countInto(Value status) {
+void Quantizer::countInto(Value status, Value strange) {
   Value some = b.compare(arith::CmpIPredicate::ne, strange, b.i32(0));
   Value buffer = b.buffer(argumentName(status), n.i32);
   auto counted = scf::IfOp::create(b, some);

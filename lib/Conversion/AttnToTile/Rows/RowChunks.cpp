@@ -23,7 +23,8 @@ void RowExpansion::placeChunks(Operation *op) {
     if (auto take = dyn_cast<LoadRowsOp>(other))
       chunks[&other] = chunksOf(Access(take));
     else if (auto put = dyn_cast<StoreRowsOp>(other))
-      chunks[&other] = chunksOf(Access(put));
+      if (&other == op || !put.getShare().getHeads())
+        chunks[&other] = chunksOf(Access(put));
 }
 
 SmallVector<RowExpansion::Chunk> RowExpansion::chunksOf(const Access &access) {

@@ -25,7 +25,8 @@ struct RowExpansion {
     Value column = {};
   };
   /// Computes the addresses of all chunks of an iteration before its first operation on rows, `op`: lanes do
-  /// it before they wait for their loads.
+  /// it before they wait for their loads. Heads are prepared before they are stored, with registers that the
+  /// addresses of stores would take: those are computed where they are stored.
   void placeChunks(Operation *op);
   /// The column of a lane's chunk in a piece, for a load.
   Value columnOf(ShareAttr share, int64_t load);

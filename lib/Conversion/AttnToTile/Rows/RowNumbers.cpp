@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "RowNumbers.h"
 
+#include "mlir/Dialect/Math/IR/Math.h"
+
 #include <bit>
 #include <cmath>
 
@@ -20,6 +22,14 @@ Value RowNumbers::fromHalf(Value bits) {
   Value half = arith::TruncIOp::create(b, b.getI16Type(), bits);
   Value number = arith::BitcastOp::create(b, b.getF16Type(), half);
   return arith::ExtFOp::create(b, f32, number, arith::FastMathFlagsAttr());
+}
+
+/// A division has a branch for numbers whose inverse is not normal. Without it, one step of Newton's method
+/// from the chip's reciprocal rounds as a division does.
+Value RowNumbers::inverseOfHalf(Value x) {
+  Value guess = tile::ReciprocalOp::create(b, x);
+  Value off = math::FmaOp::create(b, arith::NegFOp::create(b, x), guess, b.f32(1));
+  return math::FmaOp::create(b, off, guess, guess);
 }
 
 SmallVector<Value> RowNumbers::unpack(ArrayRef<Value> words, Type element) {

@@ -1,7 +1,8 @@
 //===- WalkHeads.cpp - A loop over heads around an append -----------------===//
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A warp takes some heads of one row at a time, of the queries, the keys or the
-// values: a *piece* of at most four loads, 2 KB, or one head of more than 256 features. All its heads turn by
+// values: a *piece* of at most four loads, 2 KB, or two if they are quantized, or one head of more than 256
+// features. All its heads turn by
 // the same angles, which each lane reads once and keeps in registers. The pieces of a row follow each other,
 // so that the warps of a block share its tables in their L1 cache. Larger pieces would leave GPUs idle where
 // a step has few rows. Rows and heads of queries are whole sectors; so are those of pages, unless a quantized
@@ -25,9 +26,12 @@ namespace rt = ::attn::rt;
 
 namespace {
 
-constexpr int64_t warps = 4, lanes = 32, mostLoads = 4;
-/// Blocks with 96 registers to a lane; or with 255, if lanes exchange features one by one.
-constexpr int64_t blocks = 5, blocksToExchange = 2;
+constexpr int64_t warps = 4, lanes = 32;
+/// Loads of a piece: 2 KB of rows, or half as many that are quantized, which takes as long.
+constexpr int64_t mostLoads = 4, mostQuantized = 2;
+/// Blocks with 96 registers to a lane; with 64, or 72 beside metadata, if rows are quantized: the longer
+/// chains of a warp want more warps; with 255, if lanes exchange features one by one.
+constexpr int64_t blocks = 5, blocksToQuantize = 8, blocksWithMeta = 7, blocksToExchange = 2;
 
 /// The heads of queries, of keys or of values, and how they are cut into pieces.
 struct Heads {
@@ -46,19 +50,23 @@ struct Heads {
   int64_t perLoad() const { return std::max<int64_t>(1, lanes / width()); }
   int64_t perPiece() const {
     int64_t loads = llvm::divideCeil(all(), perLoad());
-    int64_t most = llvm::divideCeil(loads, llvm::divideCeil(loads, mostLoads));
+    int64_t mostAtOnce = to().format.isPlain() ? mostLoads : mostQuantized;
+    int64_t most = llvm::divideCeil(loads, llvm::divideCeil(loads, mostAtOnce));
     return width() > lanes ? 1 : std::min(all(), most * perLoad());
   }
   int64_t pieces() const { return llvm::divideCeil(all(), perPiece()); }
+  int64_t together() const { return std::min(perPiece(), perLoad()); } ///< heads of a load
+  int64_t loads() const { return llvm::divideCeil(perPiece(), together()); }
 
+  /// How lanes share the heads of a load.
   ShareAttr share(const rt::StorePart &end) const {
     return ShareAttr::get(source.getContext(), rowNumbers * end.format.bits / 8, width(),
-                          std::min(lanes, perLoad() * width()), perPiece(), apart);
+                          std::min(lanes, perLoad() * width()), together(), apart);
   }
   ShareAttr metaShare() const {
     const rt::StorePart end = to();
     return ShareAttr::get(source.getContext(), end.format.hasBlocks() ? 1 : metaWordBytes,
-                          end.dim / numbersTogether(end), lanes, perPiece(), /*apart=*/false);
+                          end.dim / numbersTogether(end), lanes, together(), /*apart=*/false);
   }
   bool hasMeta() const { return to().format.hasLines(); }
   RankedTensorType rowsOf(Type element) const {
@@ -106,7 +114,7 @@ public:
       layer = b.wide(b.createOrFold<arith::DivUIOp>(rest, count));
       walkPieces(index);
     }
-    tile::blocksPerSMAttr.set(b.kernel, b.getI32IntegerAttr(exchanges() ? blocksToExchange : blocks));
+    tile::blocksPerSMAttr.set(b.kernel, b.getI32IntegerAttr(blocksPerSM()));
     setLaunch(
         b.kernel,
         {.role = *rt::parseKernelRole(copy.name()), .rowsPerWarp = 1, .pieces = static_cast<int>(pieces)});
@@ -114,6 +122,15 @@ public:
   }
 
 private:
+  int64_t blocksPerSM() const {
+    if (exchanges())
+      return blocksToExchange;
+    if (llvm::any_of(all, [](const Heads &heads) { return heads.hasMeta(); }))
+      return blocksWithMeta;
+    bool plain = llvm::all_of(all, [](const Heads &heads) { return heads.to().format.isPlain(); });
+    return plain ? blocks : blocksToQuantize;
+  }
+
   /// Whether the partners of a lane's features are in more than one other lane.
   bool exchanges() const {
     return prologue.cos && !prologue.interleaved &&
@@ -159,40 +176,74 @@ private:
     }
   }
 
+  /// All loads of a piece are issued at once. Each is prepared before the next, so that a lane holds few
+  /// numbers in f32.
   void walkPiece(const Heads &heads, Value piece) {
     Value always = b.i32(0);
-    Value taken = LoadRowsOp::create(b, heads.source.getType(), heads.part, /*meta=*/false, heads.source,
-                                     /*listed=*/false, row, always, layer, piece, heads.share(heads.from()));
+    SmallVector<Load> loads;
+    for (int64_t i = 0; i < heads.loads(); ++i)
+      loads.push_back({b.add(b.mul(piece, b.i32(heads.loads())), b.i32(i)), Value()});
+    for (Load &load : loads)
+      load.rows =
+          LoadRowsOp::create(b, heads.source.getType(), heads.part, /*meta=*/false, heads.source,
+                             /*listed=*/false, row, always, layer, load.place, heads.share(heads.from()));
     if (heads.isQuery()) {
-      Value prepared = prepare(heads, taken, cast<RankedTensorType>(heads.target.getType()).getElementType());
-      StoreRowsOp::create(b, prepared, heads.part, /*meta=*/false, heads.target, /*listed=*/false, row,
-                          always, layer, piece, heads.share(heads.to()));
+      Type element = cast<RankedTensorType>(heads.target.getType()).getElementType();
+      for (Load &load : loads)
+        load.rows = prepare(heads, load.rows, element);
+      for (const Load &load : loads)
+        StoreRowsOp::create(b, load.rows, heads.part, /*meta=*/false, heads.target, /*listed=*/false, row,
+                            always, layer, load.place, heads.share(heads.to()));
       return;
     }
     Value slot = b.read(b.buffer(argumentName(copy.to), b.getI32Type()), b.wide(row), /*written=*/true);
     // A negative slot is past the cache as an unsigned number.
     Value slots = b.dimension((argumentName(copy.cache) + "." + rt::sizeName(rt::StoreSize::Slots)).str());
-    b.doIf(b.compare(arith::CmpIPredicate::ult, slot, slots), [&] { append(heads, taken, slot, piece); });
+    Value exists = b.compare(arith::CmpIPredicate::ult, slot, slots);
+    if (copy.status) { // numbers of rows without a slot do not count
+      b.doIf(exists, [&] {
+        convert(heads, loads);
+        store(heads, loads, slot);
+      });
+      return;
+    }
+    convert(heads, loads); // without a wait for the slot
+    b.doIf(exists, [&] { store(heads, loads, slot); });
   }
 
-  void append(const Heads &heads, Value taken, Value slot, Value piece) {
+  /// One of the loads of a piece.
+  struct Load {
+    Value place; ///< among all loads of the heads
+    Value rows, meta = {};
+  };
+
+  /// Makes of each load what the cache holds.
+  void convert(const Heads &heads, MutableArrayRef<Load> loads) {
     const bool plain = heads.to().format.isPlain();
     Type rounded = cast<RankedTensorType>(heads.source.getType()).getElementType();
-    Value rows = heads.isPrepared ? prepare(heads, taken, plain ? rounded : b.getF32Type()) : taken, meta;
-    if (!plain) {
+    for (Load &load : loads) {
+      if (heads.isPrepared)
+        load.rows = prepare(heads, load.rows, plain ? rounded : b.getF32Type());
+      if (plain)
+        continue;
       Type codes = heads.target.getType();
       auto quantized =
-          QuantizeRowsOp::create(b, codes, heads.hasMeta() ? codes : Type(), heads.part, rows, heads.target,
-                                 layer, piece, heads.share(heads.to()), copy.status);
-      rows = quantized.getCodes(), meta = quantized.getMeta();
+          QuantizeRowsOp::create(b, codes, heads.hasMeta() ? codes : Type(), heads.part, load.rows,
+                                 heads.target, layer, load.place, heads.share(heads.to()), copy.status);
+      load.rows = quantized.getCodes(), load.meta = quantized.getMeta();
     }
-    auto write = [&](Value value, bool isMeta, ShareAttr share) {
-      StoreRowsOp::create(b, value, heads.part, isMeta, heads.target, /*listed=*/true, slot, b.i32(0), layer,
-                          piece, share);
-    };
-    write(rows, false, heads.share(heads.to()));
-    if (meta)
-      write(meta, true, heads.metaShare());
+  }
+
+  void store(const Heads &heads, ArrayRef<Load> loads, Value slot) {
+    for (const Load &load : loads) {
+      auto write = [&](Value value, bool isMeta, ShareAttr share) {
+        StoreRowsOp::create(b, value, heads.part, isMeta, heads.target, /*listed=*/true, slot, b.i32(0),
+                            layer, load.place, share);
+      };
+      write(load.rows, false, heads.share(heads.to()));
+      if (load.meta)
+        write(load.meta, true, heads.metaShare());
+    }
   }
 
   /// Normalizes and rotates in f32, then rounds to `element`.

@@ -1,8 +1,14 @@
 // RUN: attn-opt %s --attn-expand-rows -split-input-file | FileCheck %s
 
 // Eight numbers of a lane, groups of 16 numbers: two lanes exchange once for the smallest and once for the largest.
+// Numbers are replaced or clamped only where magnitudes add up to more than the largest one, or to NaN. The inverse of the
+// scale is one step from the chip's reciprocal.
 // CHECK-LABEL: func.func @quantize(
+// CHECK-COUNT-7: arith.addf
+// CHECK: %[[SOME:.*]] = arith.cmpf ugt
+// CHECK: scf.if %[[SOME]] -> (f32, f32, f32, f32, f32, f32, f32, f32)
 // CHECK-COUNT-8: arith.select
+// CHECK: } else {
 // CHECK: %[[OTHER:.*]] = arith.xori
 // CHECK: tile.from_lane %{{.*}}[%[[OTHER]]] : f32
 // CHECK: arith.minnumf
@@ -10,7 +16,9 @@
 // CHECK: arith.maxnumf
 // CHECK: arith.truncf %{{.*}} : f32 to f16
 // CHECK: arith.maxui
-// CHECK: arith.divf
+// CHECK: %[[GUESS:.*]] = tile.reciprocal
+// CHECK: %[[OFF:.*]] = math.fma %{{.*}}, %[[GUESS]], %{{.*}} : f32
+// CHECK: math.fma %[[OFF]], %[[GUESS]], %[[GUESS]] : f32
 // CHECK-COUNT-8: math.fma
 // CHECK-NOT: math.fma
 // Quantized values stay where the numbers were; lane i has the metadata of row i % 8.
@@ -36,6 +44,8 @@ gpu.module @kernels {
 
 // e4m3 of the tensor's scale: eight numbers are multiplied by its reciprocal, and rounded four at a time.
 // CHECK-LABEL: func.func @round(
+// CHECK: scf.if
+// CHECK: } else {
 // CHECK-COUNT-8: arith.mulf
 // CHECK-NOT: arith.select
 // CHECK-COUNT-2: tile.pack %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} : f8E4M3FN

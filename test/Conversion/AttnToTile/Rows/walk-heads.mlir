@@ -1,27 +1,36 @@
 // RUN: attn-opt %s -split-input-file --attn-make-kernels --attn-walk-rows --canonicalize | FileCheck %s
 
-// A warp takes four loads of a row, 8 heads of 128: four pieces of queries, one of keys and one of values. Loads do not
-// wait for the slot.
+// A warp takes four loads of a row, 2 heads of 128 each, or two that are quantized: four pieces of queries, two of keys and
+// one of values. All loads of a piece come first; each is then prepared before the next. Quantizing does not wait for the
+// slot.
 // CHECK: func.func @append({{.*}} %[[ROTATED:[a-z0-9]+]]: tensor<?x?x32x128xbf16> {attn.name = "rotated"}, %[[COUNT:[a-z0-9]+]]: !tile.buffer<i32>
-// CHECK-SAME: tile.launch = {grid = "rows", pieces = 6 : i32, role = "append", rows_per_warp = 1 : i32}
+// CHECK-SAME: tile.blocks_per_sm = 7 : i32
+// CHECK-SAME: tile.launch = {grid = "rows", pieces = 7 : i32, role = "append", rows_per_warp = 1 : i32}
 // CHECK: scf.for
 // CHECK: %[[FIRST:.*]] = arith.cmpi slt, %[[PIECE:.*]], %c4_i32
 // CHECK: scf.if %[[FIRST]]
-// CHECK: %[[Q:.*]] = attn.load_rows keys of %{{.*}} piece %[[PIECE]] as <chunk = 16, width = 16, lanes = 32, heads = 8>
+// CHECK: %[[PLACE:.*]] = arith.muli %[[PIECE]], %c4_i32
+// CHECK: %[[Q:.*]] = attn.load_rows keys of %{{.*}} piece %[[PLACE]] as <chunk = 16, width = 16, lanes = 32, heads = 2>
+// CHECK-COUNT-3: attn.load_rows keys
 // CHECK: %[[N:.*]] = attn.normalize_rows %[[Q]] by %{{.*}} epsilon 9.99999997E-7 layer %{{.*}} -> tensor<?x?x32x128xf32>
 // CHECK: %[[R:.*]] = attn.rotate_rows %[[N]] by %{{.*}} -> tensor<?x?x32x128xbf16>
-// CHECK: attn.store_rows %[[R]] to keys of %[[ROTATED]]
-// CHECK: attn.load_rows keys of %{{.*}} as <chunk = 16, width = 16, lanes = 32, heads = 8>
+// CHECK: attn.normalize_rows
+// CHECK: attn.store_rows %[[R]] to keys of %[[ROTATED]] {{.*}} piece %[[PLACE]]
+// CHECK-COUNT-3: attn.store_rows
+// CHECK-COUNT-2: attn.load_rows keys of %{{.*}} as <chunk = 16, width = 16, lanes = 32, heads = 2>
 // CHECK: %[[SLOT:.*]] = tile.read
 // CHECK: %[[KEPT:.*]] = arith.cmpi ult, %[[SLOT]]
-// CHECK: scf.if %[[KEPT]]
 // CHECK: attn.normalize_rows {{.*}} -> tensor<?x?x8x128xf32>
 // CHECK: %[[K:.*]] = attn.rotate_rows {{.*}} -> tensor<?x?x8x128xf32>
-// CHECK: %[[CODES:.*]], %[[META:.*]] = attn.quantize_rows keys of %[[K]] {{.*}} as <chunk = 8, width = 16, lanes = 32, heads = 8>
+// CHECK: %[[CODES:.*]], %[[META:.*]] = attn.quantize_rows keys of %[[K]] {{.*}} as <chunk = 8, width = 16, lanes = 32, heads = 2>
+// CHECK: attn.quantize_rows
+// CHECK: scf.if %[[KEPT]]
 // CHECK: attn.store_rows %[[CODES]] to keys of %{{.*}} listed %[[SLOT]]
-// CHECK: attn.store_rows %[[META]] to keys meta of {{.*}} as <chunk = 4, width = 1, lanes = 32, heads = 8>
+// CHECK: attn.store_rows %[[META]] to keys meta of {{.*}} as <chunk = 4, width = 1, lanes = 32, heads = 2>
 // CHECK: %[[V:.*]] = attn.load_rows values
+// CHECK-COUNT-3: attn.load_rows values
 // CHECK-NOT: attn.rotate_rows
+// CHECK: scf.if
 // CHECK: attn.store_rows %[[V]] to values
 !rows = tensor<?x?x8x128xbf16>
 !queries = tensor<?x?x32x128xbf16>
@@ -43,7 +52,7 @@ func.func @append(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv:
 // are features that turn, whose heads lie apart.
 // CHECK: func.func @append_latents
 // CHECK-SAME: pieces = 5 : i32
-// CHECK: %[[Q:.*]] = attn.load_rows keys of %{{.*}} as <chunk = 16, width = 8, lanes = 32, heads = 16, apart = true>
+// CHECK: %[[Q:.*]] = attn.load_rows keys of %{{.*}} as <chunk = 16, width = 8, lanes = 32, heads = 4, apart = true>
 // CHECK-NOT: attn.normalize_rows
 // CHECK: attn.rotate_rows %[[Q]] interleaved by %{{.*}} at %{{[0-9]+}} as
 // CHECK: attn.store_rows
@@ -70,8 +79,9 @@ func.func @append_latents(%k: !latents {attn.name = "k"}, %kv: !lines {attn.name
 
 // Strided rows are pieces of heads, too, and their bits are stored as they were loaded.
 // CHECK: func.func @append_strided
+// CHECK-SAME: tile.blocks_per_sm = 5 : i32
 // CHECK-SAME: pieces = 2 : i32
-// CHECK: %[[K:.*]] = attn.load_rows keys of %{{.*}} as <chunk = 16, width = 16, lanes = 32, heads = 8>
+// CHECK: %[[K:.*]] = attn.load_rows keys of %{{.*}} as <chunk = 16, width = 16, lanes = 32, heads = 2>
 // CHECK: attn.store_rows %[[K]] to keys of %{{.*}} listed
 // CHECK: %[[V:.*]] = attn.load_rows values
 // CHECK: attn.store_rows %[[V]] to values

@@ -5,7 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from attn.vllm.limits import refusals  # noqa: E402
+from attn.vllm.limits import latent_block, refusals  # noqa: E402
 
 
 @pytest.mark.parametrize("block", [None, 16, 48, 64, 784, 2048, 4096, 24, 8])
@@ -14,6 +14,12 @@ def test_blocks_are_cut_into_pages(block):
     assert bool(found) == (block in (24, 8)) and all(
         "expected a multiple of 16 tokens" in why for why in found
     )
+
+
+@pytest.mark.parametrize(("tokens", "block"), [(16, 64), (64, 64), (784, 784)])
+def test_latents_lie_in_blocks_of_a_box(tokens, block):
+    assert latent_block(tokens) == block
+    assert not refusals(576, torch.float16, block_size=block, latent=True, value_dim=512)
 
 
 def test_several_reasons_are_given():

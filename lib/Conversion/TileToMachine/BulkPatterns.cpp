@@ -66,29 +66,25 @@ struct TmaLoadPattern : TilePattern<TmaLoadOp> {
     Emitter e = emitter(op, rewriter);
     SharedType tile = op.getTarget().getType();
     int64_t lines = op.getLines(), boxes = tile.getRows() / lines;
-    Value next = op.getNext() ? adaptor.getNext().front() : Value();
-    // A few slots at a time are brought to the one lane: producers have few registers.
-    constexpr int64_t atOnce = 2;
     Value barrier = e.sharedAt(adaptor.getBarriers().front(), e.mul(adaptor.getIndex().front(), 8));
     Value first = e.isFirstLane();
+    // Some slots at a time are brought to the one lane: producers have few registers.
+    constexpr int64_t atOnce = 2;
     for (int64_t box = 0; box < boxes; box += atOnce) {
-      auto broughtHere = [&](Value ofLanes) {
-        SmallVector<Value> slots;
-        for (int64_t i = box; ofLanes && i < std::min(boxes, box + atOnce); ++i)
-          slots.push_back(boxes == 1 ? ofLanes : e.shuffle(NVVM::ShflKind::idx, ofLanes, e.i32(i)));
-        return slots;
-      };
-      SmallVector<Value> slots = broughtHere(adaptor.getSlot().front()), nextSlots = broughtHere(next);
+      SmallVector<Value> slots;
+      for (int64_t i = box; i < std::min(boxes, box + atOnce); ++i)
+        slots.push_back(boxes == 1 ? adaptor.getSlot().front()
+                                   : e.shuffle(NVVM::ShflKind::idx, adaptor.getSlot().front(), e.i32(i)));
       e.doIf(first, [&](Emitter &at) {
         if (box == 0)
           NVVM::MBarrierArriveExpectTxOp::create(at.b, at.loc, Type(), barrier, at.i32(tile.getBytes()),
                                                  NVVM::MemScopeKind::CTA, /*relaxed=*/false, Value());
         for (auto [i, slot] : llvm::enumerate(slots))
           issue(at, op, adaptor, barrier, (box + i) * lines, slot);
-        for (auto [i, slot] : llvm::enumerate(nextSlots))
-          prefetch(at, op, adaptor, (box + i) * lines, slot);
       });
     }
+    if (op.getNext())
+      e.doIf(first, [&](Emitter &at) { prefetch(at, op, adaptor, 0, adaptor.getNext().front()); });
     rewriter.eraseOp(op);
     return success();
   }

@@ -23,13 +23,14 @@ from vllm.model_executor.layers.attention.mla_attention import (
     get_mla_dims,
 )
 from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
+from vllm.platforms import current_platform
 from vllm.v1.attention.backend import AttentionCGSupport
 
 from ..run.kernel import Kernel
 from ..serving import DeviceStep, Layer, Step, write_latents
 from . import plans
 from .checks import Checked, refused_layer
-from .limits import LATENT_FORMATS
+from .limits import LATENT_FORMATS, latent_block
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -60,6 +61,11 @@ class LatentBackend(Checked, MLACommonBackend):
     @classmethod
     def get_supported_head_sizes(cls) -> list[int]:
         return []  # `limits.refusals` says which.
+
+    @classmethod
+    def get_preferred_block_size(cls, default_block_size: int) -> int:
+        """Return the tokens of a block where the user names none."""
+        return latent_block(default_block_size) if current_platform.is_cuda() else default_block_size
 
 
 @dataclass

@@ -66,6 +66,9 @@ LogicalResult TmaLoadOp::verify() {
   if (lines < 8 || lines % 8 != 0 || tile.getRows() % lines != 0 || tile.getRows() / lines > 32)
     return emitOpError("expected boxes of a multiple of 8 lines, at most 32 of which make the ")
            << tile.getRows() << " lines of the tile, got " << lines;
+  if (getNext() && lines != tile.getRows())
+    return emitOpError("expected a tile of one box, ")
+           << tile.getRows() << " lines, beside a next slot, got " << lines;
   if (failed(verifyMaps(*this, getMaps(), tile)))
     return failure();
   if (getPanel() && (getPadded() || *getPanel() < 0 || tile.getLineBytes() % 128 != 0))

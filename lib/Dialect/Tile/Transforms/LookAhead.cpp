@@ -74,11 +74,13 @@ struct LookAhead : tile::impl::LookAheadPassBase<LookAhead> {
     return schedule && schedule.sharesWeights();
   }
 
-  /// The loads of the boxes at this slot, which may give way to a slot outside of the tensor.
+  /// The loads of a tile of one box at this slot, which may give way to a slot outside of the tensor. Small
+  /// boxes keep the unit that copies them busy, and copies would wait for prefetches.
   static SmallVector<TmaLoadOp> loadsAt(Value slot) {
     SmallVector<TmaLoadOp> loads;
     for (Operation *user : slot.getUsers())
-      if (auto load = dyn_cast<TmaLoadOp>(user))
+      if (auto load = dyn_cast<TmaLoadOp>(user);
+          load && load.getTarget().getType().getRows() == load.getLines())
         loads.push_back(load);
       else if (isa<arith::SelectOp>(user))
         llvm::append_range(loads, loadsAt(user->getResult(0)));

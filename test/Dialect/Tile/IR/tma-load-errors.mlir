@@ -9,6 +9,15 @@ func.func @lines(%m: !tile.tensor_map<4>, %i: i32, %t: !tile, %b: !tile.barriers
 
 // -----
 
+!tile = !tile.shared<key 64, feature 64, bf16, swizzled>
+func.func @next(%m: !tile.tensor_map<4>, %i: i32, %t: !tile, %b: !tile.barriers<1>) {
+  // expected-error @+1 {{expected a tile of one box, 64 lines, beside a next slot, got 16}}
+  tile.tma_load %m from %i next %i head %i lines 16 into %t on %b[%i] : !tile.tensor_map<4> -> !tile, !tile.barriers<1>
+  return
+}
+
+// -----
+
 !tile = !tile.shared<key 64, feature 96, bf16, swizzled>
 func.func @maps(%m: !tile.tensor_map<4>, %i: i32, %t: !tile, %b: !tile.barriers<1>) {
   // expected-error @+1 {{expected a map for each of 2 widths of panels of 192 bytes, got 1}}

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from measuring.described import Described
 
-LATENT, ROTATED, PAGE = 512, 64, 64
+LATENT, ROTATED = 512, 64
+PAGE, SMALL_PAGE = 64, 16  # Tokens: of FlashMLA's pages, and of vLLM's by default.
 SCALE = (128 + 64) ** -0.5  # The expanded form has 128 features without a position, and 64 rotated ones.
 BF16 = "bf16"
 DIFFERENCE = 0.03  # The most from the definition in bf16, as a share of the largest number of a row and head.
@@ -26,6 +27,7 @@ class LatentPoint(Described):
     q_heads: int
     rows: int = 1
     e4m3: bool = False
+    page: int = PAGE
     device: str = "cuda"
 
     part = "mla"
@@ -33,7 +35,9 @@ class LatentPoint(Described):
     @property
     def name(self):
         rows = f", {self.rows} rows each" if self.rows > 1 else ""
-        return f"{self.q_heads} heads, {self.batch} x {self.tokens}{rows}{', e4m3' if self.e4m3 else ''}"
+        pages = f", pages of {self.page}" if self.page != PAGE else ""
+        e4m3 = ", e4m3" if self.e4m3 else ""
+        return f"{self.q_heads} heads, {self.batch} x {self.tokens}{rows}{pages}{e4m3}"
 
     def latent_bytes(self):
         return self.batch * self.tokens * (LATENT + ROTATED) * (1 if self.e4m3 else 2)
@@ -51,8 +55,9 @@ def latent_points(quick):
     shapes = ((128, 4096), (128, 8192), (32, 8192), (1, 65536))
     points = [LatentPoint(batch, tokens, heads) for heads in (128, 16) for batch, tokens in shapes]
     points.append(LatentPoint(128, 8192, 128, rows=2))
+    points += [LatentPoint(128, 8192, heads, page=SMALL_PAGE) for heads in (128, 16)]
     points += [LatentPoint(batch, tokens, 16, e4m3=True) for batch, tokens in shapes]
-    return [points[1], points[5], points[10]] if quick else points
+    return [points[1], points[5], points[12]] if quick else points
 
 
 class Latents:
@@ -66,9 +71,9 @@ class Latents:
         def normal(*shape):
             return torch.randn(*shape, generator=random, device=device, dtype=torch.float32).bfloat16()
 
-        each = -(-point.tokens // PAGE)
+        each = -(-point.tokens // point.page)
         self.q = normal(point.batch * point.rows, point.q_heads, LATENT + ROTATED)
-        self.pages, self.codes = normal(point.batch * each, PAGE, 1, LATENT + ROTATED), None
+        self.pages, self.codes = normal(point.batch * each, point.page, 1, LATENT + ROTATED), None
         if point.e4m3:
             self.codes = self.pages.to(torch.float8_e4m3fn)
             self.pages = self.codes.bfloat16()
@@ -94,7 +99,7 @@ def attn_side(torch, given, codes=None):
 
     attn, point = import_attn(), given.point
     format = {} if codes is None else {"key": "fp8_e4m3", "key_scales": "tensor"}
-    store = attn.Paged(page_size=PAGE, value=attn.first(LATENT), **format)
+    store = attn.Paged(page_size=point.page, value=attn.first(LATENT), **format)
     operands = (given.pages,) if codes is None else (codes, given.q.new_ones(1, dtype=torch.float32))
     sizes = dict(q_heads=point.q_heads, kv_heads=1, head_dim=LATENT + ROTATED, dtype="bfloat16")
     spec = attn.Spec(**sizes, kv=[store], see=attn.causal(), scale=SCALE)
@@ -138,7 +143,7 @@ def flashinfer_side(torch, given):
         point.q_heads,
         LATENT,
         ROTATED,
-        PAGE,
+        point.page,
         True,
         SCALE,
         given.q.dtype,

@@ -84,11 +84,12 @@ def latent_bench():
 
 def test_latent_points():
     points = PARTS["mla"](False)
-    assert len({point.key for point in points}) == len(points) == 13 and len(PARTS["mla"](True)) == 3
+    assert len({point.key for point in points}) == len(points) == 15 and len(PARTS["mla"](True)) == 3
     assert Clock.work(points[0]) == points[0].seconds() and "latent" in heading(points[0])
     assert points[1].latent_bytes() == 128 * 8192 * 1152
     assert points[1].flops() == 2 * 128 * 8192 * 128 * 1088
-    assert points[10].latent_bytes() == 128 * 8192 * 576 and "e4m3" in points[10].name
+    assert points[12].latent_bytes() == 128 * 8192 * 576 and "e4m3" in points[12].name
+    assert points[9].name == "128 heads, 128 x 8192, pages of 16" and points[9].page == 16
 
 
 def test_tiny_latents():

@@ -253,6 +253,48 @@ def test_pages_and_heads(page_size, heads, q_heads):
     check_write(cache, formats, 11, heads, q_heads, 80, "float16", rope_of(64), norm_of(80))
 
 
+@pytest.mark.parametrize("form", [None, "fp8_e4m3", "int8_int4"])
+@pytest.mark.parametrize(
+    "heads,q_heads,dim", [(10, 10, 128), (4, 28, 128), (6, 18, 128), (3, 9, 256), (14, 14, 96), (12, 60, 64)]
+)
+def test_heads_that_fill_no_piece(form, heads, q_heads, dim):
+    """A warp has several loads of heads, of which the last warp of a row has fewer. Nothing is written past them."""
+    from attn.serving import Layer, Tokens, write_tokens
+
+    page, rows, slots = 16, 3, [5, 12, 30]
+    k, v, q = (
+        draw(rows + 1, count, dim, "float16", seed) for seed, count in enumerate((heads, heads, q_heads))
+    )
+    out = torch.full_like(q, 7)
+    tokens = Tokens(torch.tensor(slots), torch.tensor([4, 0, 9]))
+    given = dict(q=q[:rows], out=out[:rows], rope=rope_of(dim), norm=norm_of(dim))
+    if form == "int8_int4":
+        layer = Layer(
+            q_heads=heads, kv_heads=heads, head_dim=dim, dtype=torch.float16, page_size=page, format=form
+        )
+        memory = torch.zeros(3, heads, page, layer.token_bytes, dtype=torch.uint8)
+        pages = layer.pages(memory)
+        pages.write(k[:rows], v[:rows], tokens, **given)
+        parts = [part.reshape(3, heads, page, -1) != 0 for part in pages.named.values()]
+        written = torch.cat(parts, -1).transpose(1, 2).reshape(3 * page, heads, -1)
+    else:
+        dtype = getattr(torch, "float8_e4m3fn" if form else "float16")
+        pools = [torch.zeros(3, page, heads, dim, dtype=dtype) for _ in "kv"]
+        scales = dict(k_scale=torch.ones(1), v_scale=torch.ones(1)) if form else {}
+        write_tokens(*pools, k[:rows], v[:rows], tokens, **given, **scales)
+        written = torch.cat([pool.view(3 * page, heads, dim).to(torch.float32) for pool in pools], -1)
+        tolerance = dict(rtol=2**-4, atol=2**-9) if form else dict(rtol=0, atol=0)
+        torch.testing.assert_close(written[slots, :, dim:], v[:rows].float(), **tolerance)
+    others = [slot for slot in range(3 * page) if slot not in slots]
+    assert not written[others].any() and bool(written[slots].any(-1).all())
+    assert close(
+        numbers(out[:rows]),
+        wanted(q[:rows], given["norm"].q, given["rope"], given["norm"], [4, 0, 9]),
+        "float16",
+    )
+    assert bool((out[rows:] == 7).all())
+
+
 def test_tables_and_weights_of_the_dtype():
     dtype = torch.bfloat16
     cache = make(dim=96, dtype="bfloat16")

@@ -15,10 +15,9 @@ State FragmentExpansion::initialState(Value rows) {
   // Lines past a task's last row have zeros for queries. Such a unit makes their weights zeros, too: products
   // with zeros take less power than products with ones. Most lines of few rows in a tile of 64 are such.
   if (form.getMmas() == Mmas::Wgmma && schedule.getConsumers() == 1 && !form.has(FormTraits::FixedUnit)) {
-    RowsPart part(b, form, rows);
-    auto lane = LaneCoordinatesOp::create(b, b.getI32Type(), rowsOf(b.getI32Type()));
-    Value left = b.sub(part.left(), lane.getFirst());
-    none = b.map(rowsOf(f32), ValueRange{lane.getOffsets()}, [&](ValueRange line) -> Value {
+    Value left = RowsPart(b, form, rows).left(),
+          lines = CoordinatesOp::create(b, rowsOf(b.getI32Type()), b.i32(0));
+    none = b.map(rowsOf(f32), ValueRange{lines}, [&](ValueRange line) -> Value {
       return b.select(b.less(line[0], left), b.f32(least), b.f32(std::numeric_limits<float>::max()));
     });
   }

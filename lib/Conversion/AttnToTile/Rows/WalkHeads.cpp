@@ -29,9 +29,11 @@ namespace {
 constexpr int64_t warps = 4, lanes = 32;
 /// Loads of a piece: 2 KB of rows, or half as many that are quantized, which takes as long.
 constexpr int64_t mostLoads = 4, mostQuantized = 2;
-/// Blocks with 96 registers to a lane; with 64, or 72 beside metadata, if rows are quantized: the longer
-/// chains of a warp want more warps; with 255, if lanes exchange features one by one.
-constexpr int64_t blocks = 5, blocksToQuantize = 8, blocksWithMeta = 7, blocksToExchange = 2;
+/// Blocks with 96 registers to a lane. The longer chains of warps that quantize heads of at least `wideHead`
+/// lanes want more of them: with 80 registers, or 64 where scales are given. With 128, if a load's lanes are
+/// no power of two, and with 255, if they exchange features one by one. ptxas spills nothing then.
+constexpr int64_t blocks = 5, blocksToQuantize = 6, blocksToScale = 8, blocksOfOdd = 4, blocksToExchange = 2;
+constexpr int64_t wideHead = 16;
 
 /// The heads of queries, of keys or of values, and how they are cut into pieces.
 struct Heads {
@@ -57,6 +59,9 @@ struct Heads {
   int64_t pieces() const { return llvm::divideCeil(all(), perPiece()); }
   int64_t together() const { return std::min(perPiece(), perLoad()); } ///< heads of a load
   int64_t loads() const { return llvm::divideCeil(perPiece(), together()); }
+  int64_t allLoads() const { return llvm::divideCeil(all(), together()); } ///< of all pieces
+  /// Whether all pieces have all loads, and all loads all heads.
+  bool isFull() const { return pieces() * loads() * together() == all(); }
 
   /// How lanes share the heads of a load.
   ShareAttr share(const rt::StorePart &end) const {
@@ -123,12 +128,19 @@ public:
 
 private:
   int64_t blocksPerSM() const {
+    auto isOdd = [](const Heads &heads) { return !llvm::isPowerOf2_64(heads.width()); };
+    auto isFullAndWide = [](const Heads &heads) { return heads.isFull() && heads.width() >= wideHead; };
+    auto hasMeta = [](const Heads &heads) { return heads.hasMeta(); };
     if (exchanges())
       return blocksToExchange;
-    if (llvm::any_of(all, [](const Heads &heads) { return heads.hasMeta(); }))
-      return blocksWithMeta;
-    bool plain = llvm::all_of(all, [](const Heads &heads) { return heads.to().format.isPlain(); });
-    return plain ? blocks : blocksToQuantize;
+    if (llvm::any_of(all, isOdd))
+      return blocksOfOdd;
+    if (!quantizes() || !llvm::all_of(all, isFullAndWide))
+      return blocks;
+    return llvm::any_of(all, hasMeta) ? blocksToQuantize : blocksToScale;
+  }
+  bool quantizes() const {
+    return llvm::any_of(all, [](const Heads &heads) { return !heads.to().format.isPlain(); });
   }
 
   /// Whether the partners of a lane's features are in more than one other lane.
@@ -176,56 +188,60 @@ private:
     }
   }
 
-  /// All loads of a piece are issued at once. Each is prepared before the next, so that a lane holds few
-  /// numbers in f32.
+  /// All loads of a piece are issued at once.
   void walkPiece(const Heads &heads, Value piece) {
-    Value always = b.i32(0);
     SmallVector<Load> loads;
-    for (int64_t i = 0; i < heads.loads(); ++i)
-      loads.push_back({b.add(b.mul(piece, b.i32(heads.loads())), b.i32(i)), Value()});
+    for (int64_t i = 0; i < heads.loads(); ++i) {
+      Value place = b.add(b.mul(piece, b.i32(heads.loads())), b.i32(i)), mark = b.i32(0);
+      if (heads.pieces() * heads.loads() > heads.allLoads()) // the last piece has fewer
+        mark = b.select(b.less(place, b.i32(heads.allLoads())), mark, b.i32(-1));
+      loads.push_back({place, mark, Value()});
+    }
     for (Load &load : loads)
       load.rows =
           LoadRowsOp::create(b, heads.source.getType(), heads.part, /*meta=*/false, heads.source,
-                             /*listed=*/false, row, always, layer, load.place, heads.share(heads.from()));
+                             /*listed=*/false, row, load.mark, layer, load.place, heads.share(heads.from()));
     if (heads.isQuery()) {
-      Type element = cast<RankedTensorType>(heads.target.getType()).getElementType();
-      for (Load &load : loads)
-        load.rows = prepare(heads, load.rows, element);
+      prepare(heads, loads, cast<RankedTensorType>(heads.target.getType()).getElementType());
       for (const Load &load : loads)
         StoreRowsOp::create(b, load.rows, heads.part, /*meta=*/false, heads.target, /*listed=*/false, row,
-                            always, layer, load.place, heads.share(heads.to()));
+                            load.mark, layer, load.place, heads.share(heads.to()));
       return;
     }
     Value slot = b.read(b.buffer(argumentName(copy.to), b.getI32Type()), b.wide(row), /*written=*/true);
     // A negative slot is past the cache as an unsigned number.
     Value slots = b.dimension((argumentName(copy.cache) + "." + rt::sizeName(rt::StoreSize::Slots)).str());
     Value exists = b.compare(arith::CmpIPredicate::ult, slot, slots);
-    if (copy.status) { // numbers of rows without a slot do not count
-      b.doIf(exists, [&] {
-        convert(heads, loads);
-        store(heads, loads, slot);
-      });
-      return;
-    }
-    convert(heads, loads); // without a wait for the slot
-    b.doIf(exists, [&] { store(heads, loads, slot); });
+    auto convert = [&] {
+      if (!heads.to().format.isPlain())
+        quantize(heads, loads);
+      else if (heads.isPrepared)
+        prepare(heads, loads, cast<RankedTensorType>(heads.source.getType()).getElementType());
+    };
+    // Numbers of rows without a slot do not count. Quantizing takes so long that it does not wait for the
+    // slot.
+    const bool waits = !quantizes() || copy.status;
+    if (!waits)
+      convert();
+    b.doIf(exists, [&] {
+      if (waits)
+        convert();
+      store(heads, loads, slot);
+    });
   }
 
   /// One of the loads of a piece.
   struct Load {
     Value place; ///< among all loads of the heads
+    Value mark;  ///< negative: there are no such heads
     Value rows, meta = {};
   };
 
-  /// Makes of each load what the cache holds.
-  void convert(const Heads &heads, MutableArrayRef<Load> loads) {
-    const bool plain = heads.to().format.isPlain();
-    Type rounded = cast<RankedTensorType>(heads.source.getType()).getElementType();
+  /// One load after the other, so that a lane holds few numbers in f32.
+  void quantize(const Heads &heads, MutableArrayRef<Load> loads) {
     for (Load &load : loads) {
       if (heads.isPrepared)
-        load.rows = prepare(heads, load.rows, plain ? rounded : b.getF32Type());
-      if (plain)
-        continue;
+        prepare(heads, load, b.getF32Type());
       Type codes = heads.target.getType();
       auto quantized =
           QuantizeRowsOp::create(b, codes, heads.hasMeta() ? codes : Type(), heads.part, load.rows,
@@ -237,7 +253,7 @@ private:
   void store(const Heads &heads, ArrayRef<Load> loads, Value slot) {
     for (const Load &load : loads) {
       auto write = [&](Value value, bool isMeta, ShareAttr share) {
-        StoreRowsOp::create(b, value, heads.part, isMeta, heads.target, /*listed=*/true, slot, b.i32(0),
+        StoreRowsOp::create(b, value, heads.part, isMeta, heads.target, /*listed=*/true, slot, load.mark,
                             layer, load.place, share);
       };
       write(load.rows, false, heads.share(heads.to()));
@@ -246,17 +262,21 @@ private:
     }
   }
 
-  /// Normalizes and rotates in f32, then rounds to `element`.
-  Value prepare(const Heads &heads, Value rows, Type element) {
-    ShareAttr share = heads.share(heads.from());
-    if (heads.weight)
-      rows = NormalizeRowsOp::create(b, heads.rowsOf(prologue.cos ? b.getF32Type() : element), rows,
-                                     heads.weight, b.getF32FloatAttr(*prologue.epsilon), layer, share);
-    if (prologue.cos)
-      rows = RotateRowsOp::create(b, heads.rowsOf(element), rows, prologue.cos, prologue.sin, position(),
-                                  heads.first ? b.getI64IntegerAttr(heads.first) : IntegerAttr(),
-                                  prologue.interleaved, share);
-    return rows;
+  /// Normalizes and rotates in f32, then rounds to `element`. The loads exchange together where lanes have
+  /// registers for that.
+  void prepare(const Heads &heads, MutableArrayRef<Load> loads, Type element) {
+    const ShareAttr share = heads.share(heads.from());
+    const size_t together = quantizes() ? 1 : loads.size();
+    for (; !loads.empty(); loads = loads.drop_front(together)) {
+      for (Load &load : loads.take_front(heads.weight ? together : 0))
+        load.rows =
+            NormalizeRowsOp::create(b, heads.rowsOf(prologue.cos ? b.getF32Type() : element), load.rows,
+                                    heads.weight, b.getF32FloatAttr(*prologue.epsilon), layer, share);
+      for (Load &load : loads.take_front(prologue.cos ? together : 0))
+        load.rows = RotateRowsOp::create(
+            b, heads.rowsOf(element), load.rows, prologue.cos, prologue.sin, position(),
+            heads.first ? b.getI64IntegerAttr(heads.first) : IntegerAttr(), prologue.interleaved, share);
+    }
   }
 
   /// The row's position, or the last of the tables.

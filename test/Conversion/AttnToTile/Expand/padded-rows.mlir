@@ -5,14 +5,13 @@
 // CHECK-LABEL: func.func @attention_rows64
 // CHECK-DAG: %[[LEAST:.*]] = arith.constant 0xFF800000 : f32
 // CHECK-DAG: %[[MOST:.*]] = arith.constant 3.40282347E+38 : f32
-// CHECK: %[[FIRST:.*]], %[[LINES:.*]] = tile.lane_coordinates : <[query 16], i32, row>
-// CHECK: %[[LEFT:.*]] = arith.subi %{{.*}}, %[[FIRST]]
+// CHECK: %[[LINES:.*]] = tile.coordinates %c0_i32 : <[query 16], i32, row>
 // CHECK: %[[UNIT:.*]] = tile.map %[[LINES]] (%[[LINE:.*]]: i32)
-// CHECK: %[[IS:.*]] = arith.cmpi slt, %[[LINE]], %[[LEFT]]
+// CHECK: %[[IS:.*]] = arith.cmpi slt, %[[LINE]], %{{.*}}
 // CHECK: arith.select %[[IS]], %[[LEAST]], %[[MOST]]
 // CHECK: scf.for {{.*}} = %[[UNIT]]
 // CHECK-LABEL: func.func @attention_rows128
-// CHECK-NOT: tile.lane_coordinates : <[query
+// CHECK-NOT: tile.coordinates {{.*}} <[query
 !query = tensor<?x32x128xbf16>
 !paged = !attn.kv<paged<16>, heads = 8, dim = 128, key = bf16, value = bf16>
 func.func @attention(%q: !query {attn.name = "q", attn.dims = ["rows"]},

@@ -33,7 +33,7 @@ struct RowNumbers {
   Value sub(Value x, Value y) { return arith::SubFOp::create(b, x, y); }
   Value mul(Value x, Value y) { return arith::MulFOp::create(b, x, y); }
   Value inverse(Value x) { return arith::DivFOp::create(b, b.f32(1), x); }
-  /// The same for a positive number of f16, in fewer instructions.
+  /// Returns the inverse of a positive number of f16, the same bits in fewer instructions.
   Value inverseOfHalf(Value x);
   Value magnitude(Value x) { return number(mask(bits(x), 0x7fffffff)); }
 

@@ -130,14 +130,19 @@ private:
   int64_t blocksPerSM() const {
     auto isOdd = [](const Heads &heads) { return !llvm::isPowerOf2_64(heads.width()); };
     auto isFullAndWide = [](const Heads &heads) { return heads.isFull() && heads.width() >= wideHead; };
+    auto isPlainCache = [](const Heads &heads) { return !heads.isQuery() && heads.to().format.isPlain(); };
     auto hasMeta = [](const Heads &heads) { return heads.hasMeta(); };
     if (exchanges())
       return blocksToExchange;
     if (llvm::any_of(all, isOdd))
       return blocksOfOdd;
-    if (!quantizes() || !llvm::all_of(all, isFullAndWide))
+    if (!quantizes() || llvm::any_of(all, isPlainCache) || !llvm::all_of(all, isFullAndWide) || turnsPart())
       return blocks;
     return llvm::any_of(all, hasMeta) ? blocksToQuantize : blocksToScale;
+  }
+  bool turnsPart() const {
+    return prologue.cos &&
+           2 * cast<RankedTensorType>(prologue.cos.getType()).getDimSize(1) < all.front().from().dim;
   }
   bool quantizes() const {
     return llvm::any_of(all, [](const Heads &heads) { return !heads.to().format.isPlain(); });
@@ -220,7 +225,7 @@ private:
     };
     // Numbers of rows without a slot do not count. Quantizing takes so long that it does not wait for the
     // slot.
-    const bool waits = !quantizes() || copy.status;
+    const bool waits = heads.to().format.isPlain() || copy.status;
     if (!waits)
       convert();
     b.doIf(exists, [&] {

@@ -4,7 +4,7 @@
 // one of values. All loads of a piece come first; each is then prepared before the next. Quantizing does not wait for the
 // slot.
 // CHECK: func.func @append({{.*}} %[[ROTATED:[a-z0-9]+]]: tensor<?x?x32x128xbf16> {attn.name = "rotated"}, %[[COUNT:[a-z0-9]+]]: !tile.buffer<i32>
-// CHECK-SAME: tile.blocks_per_sm = 6 : i32
+// CHECK-SAME: tile.blocks_per_sm = 5 : i32
 // CHECK-SAME: tile.launch = {grid = "rows", pieces = 7 : i32, role = "append", rows_per_warp = 1 : i32}
 // CHECK: scf.for
 // CHECK: %[[FIRST:.*]] = arith.cmpi slt, %[[PIECE:.*]], %c4_i32

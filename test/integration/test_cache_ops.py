@@ -302,18 +302,21 @@ def test_prepared_latents(tmp_path, shape):
 
 
 @pytest.mark.skipif(DEVICE != "host", reason="counters are the host device's")
-@pytest.mark.parametrize("formats", [{}, PREPARED_FORMATS[3] | dict(value=codes("f8E4M3FN", "tensor"))])
-def test_prepared_rows_are_read_and_written_once(tmp_path, formats):
+@pytest.mark.parametrize(
+    "formats,most,most_in_f32",
+    [({}, 1.15, 1.25), (PREPARED_FORMATS[3] | dict(value=codes("f8E4M3FN", "tensor")), 1.16, 1.30)],
+)
+def test_prepared_rows_are_read_and_written_once(tmp_path, formats, most, most_in_f32):
     """Rows and pages move once, in whole sectors. Tables and weights count for each piece of four loads, or of two that are
     quantized; on a GPU all but the first read of a row find them in the L1 cache."""
     small = prepared_text(
         heads=8, q_heads=32, dim=128, angles=64, dtype="bf16", table="bf16", weight="bf16", **formats
     )
     report = run_prepared(tmp_path, small, "--dim=rows=64", "--dim=layers=2")
-    assert report["amplification"] <= 1.17 and report["sector_efficiency"] >= 0.97
+    assert report["amplification"] <= most and report["sector_efficiency"] >= 0.97
     large = prepared_text(heads=8, q_heads=32, dim=128, angles=64, dtype="bf16", **formats)
     report = run_prepared(tmp_path, large, "--dim=rows=64", "--dim=layers=2")
-    assert report["amplification"] <= 1.30 and report["sector_efficiency"] >= 0.8
+    assert report["amplification"] <= most_in_f32 and report["sector_efficiency"] >= 0.8
 
 
 def test_few_prepared_rows_and_tensors_refused(tmp_path):

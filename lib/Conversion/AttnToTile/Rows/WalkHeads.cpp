@@ -2,15 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A warp takes some heads of one row at a time, of the queries, the keys or the
 // values: a *piece* of at most four loads, 2 KB, or two if they are quantized, or one head of more than 256
-// features. All its heads turn by
-// the same angles, which each lane reads once and keeps in registers. The pieces of a row follow each other,
-// so that the warps of a block share its tables in their L1 cache. Larger pieces would leave GPUs idle where
-// a step has few rows. Rows and heads of queries are whole sectors; so are those of pages, unless a quantized
-// head has less than 32 bytes.
+// features. All its heads turn by the same angles, which each lane reads once. The pieces of a row follow
+// each other, so that the warps of a block share its tables in their L1 cache. Larger pieces would leave GPUs
+// idle where a step has few rows. Rows and heads of queries are whole sectors; so are those of pages, unless
+// a quantized head has less than 32 bytes.
 //
 //   work(layer, row, piece)       walked by all warps of the grid, one after the other
 //
-// Loads do not depend on the row's slot: they are issued before it has arrived.
+// Loads do not depend on the row's slot. What is quantized does not wait for it either; only stores do.
 //
 //===----------------------------------------------------------------------===//
 #include "WalkHeads.h"

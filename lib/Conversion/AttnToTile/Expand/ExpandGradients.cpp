@@ -25,8 +25,10 @@
 // and for values without dp and ds.
 //
 // A row that sees nothing has an LSE of -inf, and exp(s - lse) would be
-// anything. Its LSE counts as +inf, so that its weights are zeros, and so do
-// the LSEs of lines past the last row.
+// anything. Its LSE counts as +inf, so that its weights are zeros. Lines past
+// the last row have queries, gradients, LSEs and deltas of zero, so their
+// weights are finite and multiply zeros. A score region may make anything of
+// their positions: there their LSEs count as +inf, too.
 //
 // If a score region changes scores, s is its result, and ds is multiplied by
 // its derivative at each score (ScoreSlopes.cpp). The gradient of a table
@@ -72,8 +74,6 @@ struct InitGradientModel : OnlineOpInterface::ExternalModel<InitGradientModel, I
       become(b, init.getGradient(), loadSums(init, e));
       return success();
     }
-    if (!e.form.keepsTokens() && !copyOf(init.getPart(), Copy::Output))
-      return init.emitOpError("expected rows that are staged: --attn-stage-operands does it");
     auto zeros = [&](int64_t features) { return b.splat(b.f32(0), gradientType(e, features)); };
     Stationary of = init.getGradient().getType().getOf();
     SmallVector<Value> pieces;
@@ -102,27 +102,50 @@ struct InitGradientModel : OnlineOpInterface::ExternalModel<InitGradientModel, I
     return load;
   }
 
+  /// Returns <do, o> of each row from shared memory, or from memory if rows are not staged: as many features
+  /// as values have, in the order that is read fastest.
+  static Value outputProducts(RowsPart &rows, FragmentExpansion &e) {
+    KernelBuilder &b = e.b;
+    Type f32 = b.getF32Type(), element = e.form.getElement();
+    const int64_t features = e.form.getValueDim();
+    const bool staged = static_cast<bool>(rows.copy(Copy::Output));
+    const int64_t columns = staged ? e.form.getValueTile() : llvm::alignTo(features, 16);
+    auto of = [&](Type element) {
+      return b.fragment({Axis::Query, Axis::Feature}, {e.form.getRows(), columns}, element);
+    };
+    auto load = [&](Copy copy, StringRef tensor) -> Value {
+      if (staged) {
+        Value loaded = LoadOp::create(b, of(element), rows.copy(copy), rows.first());
+        return b.map(of(f32), ValueRange{loaded},
+                     [&](ValueRange v) -> Value { return arith::ExtFOp::create(b, f32, v[0]); });
+      }
+      auto loaded =
+          LoadFeaturesOp::create(b, of(f32), b.buffer(tensor, element), Value(),
+                                 columns == features ? IntegerAttr() : b.getI64IntegerAttr(features));
+      b.fill(loaded.getSlot(), {b.getI32Type()}, [&](ValueRange line) {
+        return b.mul(rows.slotOf(rows.packedRow(line[0]), b.getI64Type()), b.i64(features));
+      });
+      return loaded;
+    };
+    SmallVector<Value> factors{load(Copy::OutputGradient, "do"), load(Copy::Output, "o")};
+    if (!staged && columns != features)
+      factors.push_back(
+          CoordinatesOp::create(b, b.fragment({Axis::Feature}, {columns}, b.getI32Type()), b.i32(0)));
+    Value products = b.map(of(f32), factors, [&](ValueRange v) -> Value {
+      Value product = arith::MulFOp::create(b, v[0], v[1]);
+      return v.size() == 2 ? product : b.select(b.less(v[2], b.i32(features)), product, b.f32(0));
+    });
+    return ReduceOp::create(b, e.rowsOf(f32), Combine::Add, products);
+  }
+
   /// Computes <do, o> - dlse of each row.
   static Value makeDelta(InitGradientOp init, FragmentExpansion &e) {
     KernelBuilder &b = e.b;
-    Type f32 = b.getF32Type();
     RowsPart rows(b, e.form, init.getPart());
-    auto load = [&](Copy copy) -> Value {
-      FragmentType type = b.fragment({Axis::Query, Axis::Feature}, {e.form.getRows(), e.form.getValueTile()},
-                                     e.form.getElement());
-      return LoadOp::create(b, type, rows.copy(copy), rows.first());
-    };
-    FragmentType type =
-        b.fragment({Axis::Query, Axis::Feature}, {e.form.getRows(), e.form.getValueTile()}, f32);
-    Value products =
-        b.map(type, ValueRange{load(Copy::OutputGradient), load(Copy::Output)}, [&](ValueRange v) -> Value {
-          return arith::MulFOp::create(b, arith::ExtFOp::create(b, f32, v[0]),
-                                       arith::ExtFOp::create(b, f32, v[1]));
-        });
-    Value delta = ReduceOp::create(b, e.rowsOf(f32), Combine::Add, products);
+    Value delta = outputProducts(rows, e);
     if (!init.getWithLse())
       return delta;
-    return b.map(e.rowsOf(f32), ValueRange{delta, lseGradient(e, rows)},
+    return b.map(e.rowsOf(b.getF32Type()), ValueRange{delta, lseGradient(e, rows)},
                  [&](ValueRange v) -> Value { return arith::SubFOp::create(b, v[0], v[1]); });
   }
 };
@@ -260,7 +283,7 @@ void mlir::attn::expandGradient(const OneUpdate &one, Value result, FragmentExpa
   Value position = tile.number(Copy::Position), lse;
   auto readLse = [&] {
     lse = tile.number(Copy::Lse);
-    if (staged && !early)
+    if (staged && !early && !update.getScore().empty())
       lse = lseOfRows(e.b, rows, lse);
   };
   if (early || !staged)

@@ -75,6 +75,8 @@ private:
   Value startPiece(const Piece &piece, Value exchange, Value keys);
   /// Its first feature in this warpgroup; null if each has all features of its rows.
   Value firstOf(const Piece &piece);
+  /// Returns a sum with zeros in the lines past the last row.
+  Value clearPastLast(Value sum);
   /// Writes the sum of a piece to its place.
   void put(const Piece &piece, Value sum, Value place);
   /// The parts of pieces, if only parts have a place, one after the other.

@@ -39,6 +39,7 @@ public:
   void run();
 
 private:
+  void stageTiles();
   void stageRows();
   void stageTokens();
   void stageQueriesLate();
@@ -62,6 +63,14 @@ private:
 void Staging::run() {
   if (k.gradient && k.gradient.getSummed()) // sums are loaded where they are needed
     return;
+  if (!k.gradient || !k.updates.empty()) // sums begin without updates: rows are read once, for their deltas
+    stageTiles();
+  for (RowsOp rows : k.rows)
+    stageNumbers(k, rows);
+  b.describeParameters();
+}
+
+void Staging::stageTiles() {
   memory.allocate();
   if (k.form.keepsTokens()) {
     stageTokens();
@@ -74,9 +83,6 @@ void Staging::run() {
     stageTokens();
   }
   alignSegments();
-  for (RowsOp rows : k.rows)
-    stageNumbers(k, rows);
-  b.describeParameters();
 }
 
 void Staging::release(UpdateOp byTile, Scope readers) {

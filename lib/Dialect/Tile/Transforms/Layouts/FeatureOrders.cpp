@@ -29,6 +29,9 @@ constexpr int64_t mostKept = 128;
 constexpr int64_t mostContracted = 64;
 /// Four features of a run are stored at once when warps exchange them.
 constexpr int64_t leastKept = 32;
+/// A lane has a quarter of a run: 16 bytes of elements of 16 bits that are loaded, and of f32 that are
+/// stored.
+constexpr int64_t loadedRuns = 32, storedRuns = 16;
 
 FragmentType fragmentOf(Value value) { return dyn_cast<FragmentType>(value.getType()); }
 
@@ -57,6 +60,7 @@ private:
   void visitMma(MmaOp mma);
   void visitBranch(Operation *from, RegionBranchSuccessorMapping &mapping);
   void orderKept();
+  void orderMoved();
 
   func::FuncOp kernel;
   llvm::MapVector<std::pair<Value, int64_t>, Value> ordered; ///< left operands, by order
@@ -312,20 +316,52 @@ void FeatureOrders::orderKept() {
   }
 }
 
+/// Orders accumulators that only move: those that maps make of lines of memory, and constants that are
+/// stored.
+void FeatureOrders::orderMoved() {
+  DenseSet<void *> fixed;
+  auto leaderOf = [&](Value value) { return same.getOrInsertLeaderValue(value.getAsOpaquePointer()); };
+  for (Value value : blocked)
+    fixed.insert(leaderOf(value));
+  for (auto [acc, load] : seeds)
+    fixed.insert(leaderOf(acc));
+  auto order = [&](Value first, int64_t runs) {
+    void *leader = leaderOf(first);
+    SmallVector<Value> members;
+    for (auto member = same.findLeader(leader); member != same.member_end(); ++member)
+      members.push_back(Value::getFromOpaquePointer(*member));
+    auto lacks = [&](Value value) {
+      return !isa_and_nonnull<LoadFeaturesOp, MapOp, SplatOp>(value.getDefiningOp()) ||
+             !isAccumulator(value) || !allows(value, {runs, 1});
+    };
+    if (fixed.contains(leader) || llvm::any_of(members, lacks))
+      return;
+    for (Value member : members)
+      setOrder(member, {runs, 1});
+  };
+  kernel.walk([&](LoadFeaturesOp load) { order(load.getFragment(), loadedRuns); });
+  kernel.walk([&](SplatOp splat) {
+    if (llvm::all_of(splat->getUsers(), [](Operation *user) {
+          auto store = dyn_cast<StoreOp>(user);
+          return store && store.getBuffer().getType().getElement().isF32();
+        }))
+      order(splat.getResult(), storedRuns);
+  });
+}
+
 void FeatureOrders::run() {
   SmallVector<LoadRhsOp> loads;
   kernel.walk([&](LoadRhsOp load) {
     if (!fragmentOf(load.getFragment()).getOrder())
       loads.push_back(load);
   });
-  if (loads.empty())
-    return;
   for (LoadRhsOp load : loads)
     if (fragmentOf(load.getFragment()).getFeatureAxis() == 1)
       orderContracted(load);
   orderConstants();
   eraseUnused();
   orderKept();
+  orderMoved();
 }
 
 } // namespace

@@ -6,6 +6,7 @@
 #include "attn_rt/session/Session.h"
 #include "plan/PlanChecks.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <numeric>
 
@@ -272,6 +273,29 @@ TEST(DevicePlan, TasksStayWholeWhereSharesAreFewerThanBlocks) {
       tiles += (segment.kvEnd - segment.kvBegin + keys - 1) / keys;
     }
     EXPECT_LE(tiles, (all + 5) / 6 + longest) << "block " << block;
+  }
+}
+
+// Where nearly all blocks then have one, tasks of equal length are cut into as many pieces each: in lockstep
+// and not. In the third case a fifth of the blocks would have none, and pieces begin anywhere.
+TEST(DevicePlan, EqualTasksAreCutIntoAsManyPieces) {
+  Rng rng(12);
+  Planned planned(textOf("causal"));
+  PlanOptions options;
+  options.gpu = &slowGpu;
+  const int keys = planned.manifest().kernels[0].keys, tokens = 2400;
+  for (const auto &[blocks, even] : {std::pair(16, true), std::pair(17, true), std::pair(21, false)}) {
+    SCOPED_TRACE(std::to_string(blocks) + " blocks");
+    options.blocks = blocks;
+    EXPECT_GT(
+        planned.expectPlanned({std::vector<int32_t>(4, tokens), std::vector<int32_t>(4, 1)}, options, rng),
+        0);
+    const Plan &plan = planned.last;
+    const auto equal = [&](const PlanTask &task) {
+      const PlanSegment &segment = plan.segments[static_cast<size_t>(task.segmentBegin)];
+      return std::abs(segment.kvEnd - segment.kvBegin - tokens / 2) <= keys;
+    };
+    EXPECT_EQ(std::ssize(plan.tasks) == 16 && std::ranges::all_of(plan.tasks, equal), even);
   }
 }
 

@@ -8,6 +8,9 @@
 //     [# # # # # #] [# #]   [# # # # # # # # # # #]   [# # # #]
 //     '--- block 0 ---'-- block 1 --'-- block 2 --'-- block 3 --'
 //
+// Tasks that are about as long are cut into as many pieces each, if nearly all
+// blocks then have one: each block has one piece of one task.
+//
 // The position of every cut is found on its own. The number of cuts before it,
 // and of rows of parts, comes from sums over all cuts. The index of a task
 // without a cut is its number plus the number of cuts before it.
@@ -39,15 +42,18 @@ PlanKernel::Run PlanKernel::runOf(Number shareNumber, Number nth) {
 
 PlanKernel::Place PlanKernel::placeOf(Number cut) {
   Number ordinals = select(isLockstep, 1, number(dealt));
-  Number end = listed * ordinals, target = min(cut, shares) * share;
-  Number workTile = search(costs, listed, listedAt(target, number(0)).workTile);
-  Number before = get(costs, workTile), size = get(costs, workTile + 1) - before;
+  Number end = listed * ordinals, known = min(cut, shares), target = known * share;
+  Number isEqual = piecesOfTask > 0, each = max(piecesOfTask, 1), taskOfCut = known / each;
+  Number workTile = select(isEqual, min(taskOfCut / ordinals, max(listed - 1, 0)),
+                           search(costs, listed, listedAt(target, number(0)).workTile));
+  Number before = get(costs, workTile), size = max(get(costs, workTile + 1) - before, 1);
   Number inWorkTile = target - before * ordinals;
-  Number task = workTile * ordinals + inWorkTile / size;
+  Number task = select(isEqual, taskOfCut, workTile * ordinals + inWorkTile / size);
   Number overhead = dim(PlanDim::Fixed), tiles = tilesOfCost(size, overhead);
   // Round to the nearest tile.
   Number inTask = inWorkTile % size + tileCost / 2;
-  Number tile = tilesOfCost(max(inTask, overhead), overhead);
+  Number tile = select(isEqual, (known - taskOfCut * each) * tiles / each,
+                       tilesOfCost(max(inTask, overhead), overhead));
   Number isAtEnd = tiles - tile < leastTiles, isAtBegin = tile < leastTiles;
   task = select(isAtEnd && !isAtBegin, task + 1, task);
   tile = select(isAtEnd || isAtBegin, 0, tile);

@@ -262,6 +262,7 @@ private:
   Number workTiles, parts, partials, merges, cost; ///< their numbers
   Number tasks;                                    ///< the number of tasks without shares
   Number shares, listed, share;                    ///< work tiles that are cut into `shares` shares
+  Number piecesOfTask;                             ///< of each task, if all are cut into as many; else 0
   Number lockstep, isLockstep;     ///< blocks that walk a share together, and whether they are several
   Number listPartials, listMerges; ///< of the list, for one of those blocks
 };

@@ -1,0 +1,17 @@
+// RUN: attn-opt %s --attn-choose-schedule=target=sm_90a | FileCheck %s --check-prefix=HOPPER
+// RUN: attn-opt %s --attn-choose-schedule=target=sm_80 | FileCheck %s --check-prefix=MMA
+
+// Over latents in e4m3 with a scale of the tensor two warps share weights, also where rows are many. Chips before Hopper
+// have tiles of many rows, too.
+
+// HOPPER-LABEL: @codes
+// HOPPER-SAME: tile.schedules = [#tile.schedule<mma, rows = 16, keys = 32, {{[^>]*}} shared_weights = true, {{[^>]*}}>]
+// MMA-LABEL: @codes
+// MMA-SAME: #tile.schedule<mma, rows = 16, {{[^>]*}} value_slices = 2, {{[^>]*}}>, #tile.schedule<mma, rows = {{32|64}},
+func.func @codes(%q: tensor<?x128x576xbf16> {attn.name = "q"},
+                 %kv: !attn.kv<paged<64>, heads = 1, dim = 576, key = !attn.quantized<f8E4M3FN, per = tensor>, value = first<512>> {attn.name = "kv"}) -> tensor<?x128x512xbf16> {
+  %0 = attn.init %q : tensor<?x128x576xbf16> -> !attn.state<heads = 128, value_dim = 512>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x128x576xbf16>, !attn.kv<paged<64>, heads = 1, dim = 576, key = !attn.quantized<f8E4M3FN, per = tensor>, value = first<512>> -> !attn.state<heads = 128, value_dim = 512>
+  %o = attn.finish %1 : !attn.state<heads = 128, value_dim = 512> -> tensor<?x128x512xbf16>
+  return %o : tensor<?x128x512xbf16>
+}

@@ -70,9 +70,11 @@ class LatentBackend(Checked, MLACommonBackend):
 
 @dataclass
 class LatentDecodeMetadata(MLACommonDecodeMetadata):
-    """The rows of a step that read latents."""
+    """The rows of a step that read latents. `out` is memory for their results [rows, heads, kv_lora_rank], which the next layer
+    writes again; None: each layer takes its own."""
 
     step: Step | DeviceStep | None = None
+    out: Tensor | None = None
 
 
 class LatentMetadataBuilder(MLACommonMetadataBuilder[MLACommonMetadata]):
@@ -97,8 +99,17 @@ class LatentMetadataBuilder(MLACommonMetadataBuilder[MLACommonMetadata]):
         self.plans = plans.made(vllm_config, kv_cache_spec.block_size, device)
         on_device = plans.on_device(vllm_config, device.type)
         # Some models have classes of such layers of their own.
-        for layer in get_layers_from_vllm_config(vllm_config, AttentionLayerBase, layer_names).values():
+        layers = get_layers_from_vllm_config(vllm_config, AttentionLayerBase, layer_names).values()
+        for layer in layers:
             layer.impl.compile(kv_cache_spec.block_size, device, on_device)
+        # vLLM multiplies a layer's results before the next layer runs. Rows of no sequence keep what they had: memory of
+        # their own would be filled with zeros in each layer.
+        sizes = vllm_config.compilation_config.cudagraph_capture_sizes or [] if on_device else []
+        shapes = {(layer.impl.num_heads, layer.impl.kv_lora_rank, layer.impl.dtype) for layer in layers}
+        self.out = None
+        if sizes and len(shapes) == 1:
+            *shape, dtype = shapes.pop()
+            self.out = torch.zeros(max(sizes), *shape, dtype=dtype, device=device)
 
     def _build_decode(
         self,
@@ -114,7 +125,9 @@ class LatentMetadataBuilder(MLACommonMetadataBuilder[MLACommonMetadata]):
         starts = query_start_loc_cpu, query_start_loc_device
         tables = seq_lens_device, block_table_tensor
         step = plans.step(self.plans, *starts, *tables, rows=num_decode_tokens, longest=max_query_len)
-        return LatentDecodeMetadata(block_table_tensor, seq_lens_device, dcp_tot_seq_lens_device, step)
+        fits = self.out is not None and num_decode_tokens <= len(self.out)
+        out = self.out[:num_decode_tokens] if fits else None
+        return LatentDecodeMetadata(block_table_tensor, seq_lens_device, dcp_tot_seq_lens_device, step, out)
 
 
 class LatentImpl(MLACommonImpl[MLACommonMetadata]):
@@ -229,9 +242,9 @@ class LatentImpl(MLACommonImpl[MLACommonMetadata]):
         [rows, heads, kv_lora_rank], and no LSE, which contexts in parts would need."""
         assert self.kernel is not None, "vLLM makes a group's builder before it runs a layer"
         assert isinstance(attn_metadata.decode, LatentDecodeMetadata)
-        step = attn_metadata.decode.step
+        step, out = attn_metadata.decode.step, attn_metadata.decode.out
         assert step is not None
         rows = q if isinstance(q, Tensor) else torch.cat(q, -1)
         lines = self._lines(kv_c_and_k_pe_cache).unsqueeze(2)
         pages = (lines,) if self.format is None else (lines, layer._k_scale.view(1))
-        return step.run(self.kernel, rows, pages), None
+        return step.run(self.kernel, rows, pages, out=out), None

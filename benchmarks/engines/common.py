@@ -26,6 +26,19 @@ if str(BUILD / "python") not in sys.path:
 import torch
 
 ON_GPU = torch.cuda.is_available()
+DEEPSEEK = dict(
+    vocab_size=129280,
+    hidden_size=7168,
+    num_hidden_layers=8,
+    num_attention_heads=128,
+    intermediate_size=18432,
+    q_lora_rank=1536,
+    kv_lora_rank=512,
+    qk_nope_head_dim=128,
+    qk_rope_head_dim=64,
+    v_head_dim=128,
+)
+ONE_OF_EIGHT = DEEPSEEK | dict(num_attention_heads=16, intermediate_size=2304)  # A rank of tensor parallel.
 MODELS = {
     "SmolLM2-135M": dict(
         vocab_size=49152,
@@ -55,7 +68,33 @@ MODELS = {
         head_dim=32,
         intermediate_size=256,
     ),
+    "DeepSeek-V3": DEEPSEEK,
+    "DeepSeek-V3, 16 heads": ONE_OF_EIGHT,
+    "DeepSeek-V3, 16 heads, 2 layers": ONE_OF_EIGHT | dict(num_hidden_layers=2),
+    "tiny, latents": dict(
+        vocab_size=512,
+        hidden_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=256,
+        q_lora_rank=64,
+        kv_lora_rank=512,
+        qk_nope_head_dim=32,
+        qk_rope_head_dim=64,
+        v_head_dim=32,
+    ),
 }
+# DeepSeek-V3's rotation.
+YARN = dict(
+    rope_type="yarn",
+    rope_theta=10000.0,
+    factor=40.0,
+    original_max_position_embeddings=4096,
+    mscale=1.0,
+    mscale_all_dim=1.0,
+    beta_fast=32,
+    beta_slow=1,
+)
 SMALL, LARGE = ("SmolLM2-135M", "Llama-3.1-8B") if ON_GPU else ("tiny", "tiny")
 DEVIATION, COLUMNS = 0.02, 4096  # A matrix of rows of so many numbers has this deviation.
 GRAPHS = (1, 2, 4, 8, 16, 32, 64)  # Rows of CUDA graphs.
@@ -88,18 +127,25 @@ class Side:
         return "attn" if backend == self.ours else backend
 
 
-def write_model(name, folder):
-    """Write the configuration of a model, without weights."""
-    from transformers import LlamaConfig
+def write_model(name, folder, dtype="float16"):
+    """Write the configuration of a model, without weights. Models with latents (MLA) have no experts."""
+    from transformers import DeepseekV3Config, LlamaConfig
 
-    config = LlamaConfig(max_position_embeddings=65536, dtype="float16", **MODELS[name])
-    config.architectures = ["LlamaForCausalLM"]
+    sizes = MODELS[name]
+    if "kv_lora_rank" in sizes:
+        heads, layers = sizes["num_attention_heads"], sizes["num_hidden_layers"]
+        options = dict(num_key_value_heads=heads, first_k_dense_replace=layers, rope_parameters=dict(YARN))
+        config = DeepseekV3Config(max_position_embeddings=163840, dtype=dtype, **sizes, **options)
+        config.architectures = ["DeepseekV3ForCausalLM"]
+    else:
+        config = LlamaConfig(max_position_embeddings=65536, dtype=dtype, **sizes)
+        config.architectures = ["LlamaForCausalLM"]
     config.save_pretrained(folder)
 
 
-def fill(model):
-    """Give a model weights of real scale, equal ones in each engine."""
-    tensors = list(model.named_parameters())
+def fill(model, derived=()):
+    """Give a model weights of real scale, equal ones in each engine. Parameters with the names `derived` are left out."""
+    tensors = [each for each in model.named_parameters() if each[0].rpartition(".")[2] not in derived]
     generator = torch.Generator(tensors[0][1].device).manual_seed(0)
     with torch.no_grad():
         for _, tensor in tensors:
@@ -159,9 +205,16 @@ def tokens_part(side, folder, modes, backends):
     yield row | dict(backend="control", differs=found["equal_answers"] == 0) | found
 
 
-def decoding_rate(times, count):
-    """Tokens a second while all sequences decode, by the median step; and the number of steps."""
-    full = [at for at in times if at[2] == count]
+def random_prompts(model, count, length):
+    """Return prompts of random tokens, quickly: the same ones for the same numbers."""
+    generator = torch.Generator().manual_seed(count * length)
+    return torch.randint(3, MODELS[model]["vocab_size"], (count, length), generator=generator).tolist()
+
+
+def decoding_rate(times, count, begun=None):
+    """Tokens a second while `count` sequences decode, by the median step; and the number of steps. `begun` sequences are
+    asked for, by default as many; others have ended."""
+    full = [at for at in times if at[2] == (begun or count)]
     each = [b[0] - a[0] for a, b in zip(full, full[1:], strict=False) if b[1] - a[1] == count]
     steps = each[len(each) // 4 :]  # The first ones make what later ones have.
     return (count / statistics.median(steps), len(steps)) if steps else (None, 0)
@@ -208,8 +261,9 @@ def speed_ratios(rows, theirs):
     return found
 
 
-def run(name, description, side, parts, ratios, prepare):
-    """Run the parts that the command line names, and report. `prepare` registers attn and returns the engine's version."""
+def run(name, description, side, parts, ratios, prepare, own=None):
+    """Run the parts that the command line names, and report. `prepare` registers attn and returns the engine's version.
+    `own` gives a part backends of its own, and the option that chooses among them: {part: (option, backends)}."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -219,6 +273,8 @@ def run(name, description, side, parts, ratios, prepare):
         "--modes", nargs="+", choices=("eager", "graphs"), default=["eager", "graphs"][: 1 + ON_GPU]
     )
     parser.add_argument("--backends", nargs="+", choices=sides, default=sides)
+    for part, (option, backends) in (own or {}).items():
+        parser.add_argument(option, dest=part, nargs="+", choices=backends, default=backends)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     report = {
@@ -230,7 +286,7 @@ def run(name, description, side, parts, ratios, prepare):
     for part in asked.parts:
         try:
             with tempfile.TemporaryDirectory() as folder:
-                for row in parts[part](folder, asked.modes, asked.backends):
+                for row in parts[part](folder, asked.modes, getattr(asked, part, asked.backends)):
                     report["rows"].append(row)
                     report["ratios"] = ratios(report["rows"])
                     print(json.dumps(row), flush=True)

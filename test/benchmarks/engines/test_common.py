@@ -26,6 +26,14 @@ def test_decoding_is_timed_when_all_sequences_decode():
     rate, count = common.decoding_rate(prompts + steps, 2)
     assert rate == pytest.approx(4.0) and count == 6
     assert common.decoding_rate(prompts, 2) == (None, 0)
+    rest = [(6.0 + 0.25 * at, 19 + at, 2) for at in range(1, 5)]  # One of them has ended.
+    assert common.decoding_rate(prompts + steps + rest, 1, begun=2) == (4.0, 3)
+
+
+def test_random_prompts_are_the_same_in_each_engine():
+    prompts = common.random_prompts("tiny", 3, 5)
+    assert prompts == common.random_prompts("tiny", 3, 5) and [len(each) for each in prompts] == [5] * 3
+    assert min(map(min, prompts)) >= 3 and max(map(max, prompts)) < 512 and prompts[0] != prompts[1]
 
 
 def test_weights_have_a_real_scale():
@@ -36,6 +44,9 @@ def test_weights_have_a_real_scale():
     assert first.std().item() == pytest.approx(0.04, rel=0.02) and torch.equal(factors, torch.ones(512))
     common.fill(model)
     assert torch.equal(first, matrix)
+    model.register_parameter("made", torch.nn.Parameter(torch.zeros(8, 8)))
+    common.fill(model, derived=("made",))
+    assert torch.equal(first, matrix) and not model.made.any()
 
 
 def test_the_last_two_prompts_begin_alike():

@@ -277,25 +277,30 @@ TEST(DevicePlan, TasksStayWholeWhereSharesAreFewerThanBlocks) {
 }
 
 // Where nearly all blocks then have one, tasks of equal length are cut into as many pieces each: in lockstep
-// and not. In the third case a fifth of the blocks would have none, and pieces begin anywhere.
+// and not. In the third case a fifth of the blocks would have none, and in the last one task is shorter:
+// pieces begin anywhere.
 TEST(DevicePlan, EqualTasksAreCutIntoAsManyPieces) {
   Rng rng(12);
   Planned planned(textOf("causal"));
   PlanOptions options;
   options.gpu = &slowGpu;
   const int keys = planned.manifest().kernels[0].keys, tokens = 2400;
-  for (const auto &[blocks, even] : {std::pair(16, true), std::pair(17, true), std::pair(21, false)}) {
+  struct Case {
+    int blocks, pieces, last;
+  };
+  for (const auto &[blocks, pieces, last] :
+       {Case{16, 2, tokens}, Case{33, 4, tokens}, Case{21, 2, tokens}, Case{16, 2, tokens / 8}}) {
     SCOPED_TRACE(std::to_string(blocks) + " blocks");
     options.blocks = blocks;
-    EXPECT_GT(
-        planned.expectPlanned({std::vector<int32_t>(4, tokens), std::vector<int32_t>(4, 1)}, options, rng),
-        0);
+    const Shape shape{{tokens, tokens, tokens, last}, std::vector<int32_t>(4, 1)};
+    EXPECT_GT(planned.expectPlanned(shape, options, rng), 0);
     const Plan &plan = planned.last;
-    const auto equal = [&](const PlanTask &task) {
+    const auto isPiece = [&, pieces = pieces](const PlanTask &task) {
       const PlanSegment &segment = plan.segments[static_cast<size_t>(task.segmentBegin)];
-      return std::abs(segment.kvEnd - segment.kvBegin - tokens / 2) <= keys;
+      return std::abs(segment.kvEnd - segment.kvBegin - tokens / pieces) <= keys;
     };
-    EXPECT_EQ(std::ssize(plan.tasks) == 16 && std::ranges::all_of(plan.tasks, equal), even);
+    const bool even = std::ssize(plan.tasks) == 8 * pieces && std::ranges::all_of(plan.tasks, isPiece);
+    EXPECT_EQ(even, blocks != 21 && last == tokens);
   }
 }
 
@@ -420,6 +425,23 @@ TEST(DevicePlan, WhatIsBeyondItsLimitsIsNotPlanned) {
                 .error()
                 .message.find("makes its plans on the device"),
             std::string::npos);
+}
+
+// 128 heads over latents in e4m3 have eight work tiles for each row, and steps of vLLM's graphs twice as many
+// rows as sequences, whose lengths may be those of DeepSeek-V3.
+TEST(DevicePlan, ManyHeadsOverLongLatentsAreCounted) {
+  const Compiled compiled(R"(
+!query = tensor<?x128x576xbf16>
+!cache = !attn.kv<paged<64>, heads = 1, dim = 576, key = !attn.quantized<f8E4M3FN, per = tensor>, value = first<512>>
+func.func @decode(%q: !query {attn.name = "q", attn.dims = ["rows"]},
+    %kv: !cache {attn.name = "kv", attn.dims = ["batch", "kv_len"]}) -> tensor<?x128x512xbf16> attributes {attn.device_plan} {
+  %o = attn.attend %q over (%kv see causal) scale 0.0721 : !query, !cache -> tensor<?x128x512xbf16>
+  return %o : tensor<?x128x512xbf16>
+})");
+  const DevicePlanLimits limits{.rows = 256, .sequences = 128, .rowsPerSequence = 2, .tokens = 163840};
+  const Result<DevicePlan> made = makeDevicePlan(compiled.manifest, limits, {});
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(compiled.manifest.kernels[static_cast<size_t>(made->kernel)].rows, 16);
 }
 
 TEST(DevicePlan, OptionsThatNoPlanFollowsAreRefused) {

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from vllm.v1.kv_cache_interface import AttentionSpec
 
 
+MOST_ROWS = 512
+"""The most rows of steps outside of graphs whose results have memory of their own: 64 MiB with 128 heads of 512."""
+
+
 class LatentBackend(Checked, MLACommonBackend):
     """Decoding over latents by attn. `validate_configuration` says what it refuses."""
 
@@ -102,14 +106,15 @@ class LatentMetadataBuilder(MLACommonMetadataBuilder[MLACommonMetadata]):
         layers = get_layers_from_vllm_config(vllm_config, AttentionLayerBase, layer_names).values()
         for layer in layers:
             layer.impl.compile(kv_cache_spec.block_size, device, on_device)
-        # vLLM multiplies a layer's results before the next layer runs. Rows of no sequence keep what they had: memory of
-        # their own would be filled with zeros in each layer.
-        sizes = vllm_config.compilation_config.cudagraph_capture_sizes or [] if on_device else []
+        # vLLM multiplies a layer's results before the next layer runs. Memory of their own would be filled with zeros in each
+        # layer, for the rows of no sequence, and not once in a step.
+        sizes = vllm_config.compilation_config.cudagraph_capture_sizes
+        rows = max(sizes) if sizes else min(vllm_config.scheduler_config.max_num_seqs, MOST_ROWS)
         shapes = {(layer.impl.num_heads, layer.impl.kv_lora_rank, layer.impl.dtype) for layer in layers}
         self.out = None
-        if sizes and len(shapes) == 1:
+        if on_device and len(shapes) == 1:
             *shape, dtype = shapes.pop()
-            self.out = torch.zeros(max(sizes), *shape, dtype=dtype, device=device)
+            self.out = torch.zeros(rows, *shape, dtype=dtype, device=device)
 
     def _build_decode(
         self,
@@ -126,7 +131,7 @@ class LatentMetadataBuilder(MLACommonMetadataBuilder[MLACommonMetadata]):
         tables = seq_lens_device, block_table_tensor
         step = plans.step(self.plans, *starts, *tables, rows=num_decode_tokens, longest=max_query_len)
         fits = self.out is not None and num_decode_tokens <= len(self.out)
-        out = self.out[:num_decode_tokens] if fits else None
+        out = self.out[:num_decode_tokens].zero_() if fits else None
         return LatentDecodeMetadata(block_table_tensor, seq_lens_device, dcp_tot_seq_lens_device, step, out)
 
 

@@ -121,7 +121,7 @@ Result<DevicePlan> makeDevicePlan(const Manifest &m, const DevicePlanLimits &lim
   for (const auto &[what, value] :
        {std::pair("tasks", room.tasks), std::pair("segments", room.segments),
         std::pair("partial rows", room.partialRows),
-        std::pair("key tiles", workTiles * tiles * costOfTask(cost.fixed, 1) * dealt)})
+        std::pair("units of cost", workTiles * costOfTask(cost.fixed, tiles) * dealt)})
     if (value * 8 > std::numeric_limits<int32_t>::max())
       return inputError("limits of a plan on the device: " + std::to_string(value) + " " + what +
                         " are more than it can count");

@@ -160,14 +160,14 @@ void PlanKernel::decide() {
                           Numbers isLonger = ifThere(exists, 3, [&]() -> Numbers {
                             Number cost = get(costs, i + 1) - get(costs, i);
                             return {count(longest < cost * rounds), count(longestBesideMean < cost),
-                                    count(mean + mean / 32 < cost)};
+                                    count(mean + mean / 32 < cost || cost < mean - mean / 32)};
                           });
                           Sums sums = scan(isLonger);
                           return sumsOf(carried, sums.totals);
                         });
   Number isCut = !fixed && longer[0] > 0 && longer[1] > 0;
   piecesOfTask = most / listedTasks;
-  Number isEven = equal(longer[2], 0) && most - most / 16 <= piecesOfTask * listedTasks;
+  Number isEven = equal(longer[2], 0) && most - most / 32 <= piecesOfTask * listedTasks;
   piecesOfTask = select(isEven, piecesOfTask, 0);
   shares = select(isCut, select(isEven, piecesOfTask * listedTasks, most), 0);
   listed = select(isCut, workTiles, 0);

@@ -316,8 +316,8 @@ void FeatureOrders::orderKept() {
   }
 }
 
-/// Orders accumulators that only move: those that maps make of lines of memory, and constants that are
-/// stored.
+/// Orders accumulators that only move: those that maps make of lines of memory and that are added up, and
+/// constants that are stored in f32.
 void FeatureOrders::orderMoved() {
   DenseSet<void *> fixed;
   auto leaderOf = [&](Value value) { return same.getOrInsertLeaderValue(value.getAsOpaquePointer()); };
@@ -325,27 +325,28 @@ void FeatureOrders::orderMoved() {
     fixed.insert(leaderOf(value));
   for (auto [acc, load] : seeds)
     fixed.insert(leaderOf(acc));
-  auto order = [&](Value first, int64_t runs) {
+  auto order = [&](Value first, int64_t runs, function_ref<bool(Operation *)> mayUse) {
     void *leader = leaderOf(first);
     SmallVector<Value> members;
     for (auto member = same.findLeader(leader); member != same.member_end(); ++member)
       members.push_back(Value::getFromOpaquePointer(*member));
     auto lacks = [&](Value value) {
       return !isa_and_nonnull<LoadFeaturesOp, MapOp, SplatOp>(value.getDefiningOp()) ||
-             !isAccumulator(value) || !allows(value, {runs, 1});
+             !isAccumulator(value) || !allows(value, {runs, 1}) || !llvm::all_of(value.getUsers(), mayUse);
     };
     if (fixed.contains(leader) || llvm::any_of(members, lacks))
       return;
     for (Value member : members)
       setOrder(member, {runs, 1});
   };
-  kernel.walk([&](LoadFeaturesOp load) { order(load.getFragment(), loadedRuns); });
+  kernel.walk([&](LoadFeaturesOp load) {
+    order(load.getFragment(), loadedRuns, [](Operation *user) { return isa<MapOp, ReduceOp>(user); });
+  });
   kernel.walk([&](SplatOp splat) {
-    if (llvm::all_of(splat->getUsers(), [](Operation *user) {
-          auto store = dyn_cast<StoreOp>(user);
-          return store && store.getBuffer().getType().getElement().isF32();
-        }))
-      order(splat.getResult(), storedRuns);
+    order(splat.getResult(), storedRuns, [](Operation *user) {
+      auto store = dyn_cast<StoreOp>(user);
+      return store && store.getBuffer().getType().getElement().isF32();
+    });
   });
 }
 

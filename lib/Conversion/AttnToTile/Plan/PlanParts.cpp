@@ -137,8 +137,8 @@ void PlanKernel::findParts() {
 ///
 /// If all tasks are about as long, they are cut into as many pieces each, where nearly all blocks have one:
 /// no block then begins twice, and tasks that read the same tokens, such as the two of 128 heads over
-/// latents, do so at the same time. The L2 holds these tokens. In shares that begin anywhere, 16 sequences of
-/// 16,384 latents were read nearly twice.
+/// latents, do so at the same time, from the L2 cache. In shares that begin anywhere, 16 sequences of 16,384
+/// latents took 1.4 times as long (H200, 2026-12-02).
 void PlanKernel::decide() {
   Number blocks = dim(PlanDim::Blocks), overhead = dim(PlanDim::Fixed), shareTiles = dim(PlanDim::ShareTiles);
   Number all = workTiles * dealt, total = cost * dealt;

@@ -276,7 +276,7 @@ TEST(DevicePlan, TasksStayWholeWhereSharesAreFewerThanBlocks) {
   }
 }
 
-// Where nearly all blocks then have one, tasks of equal length are cut into as many pieces each: in lockstep
+// Tasks of equal length are cut into as many pieces each, where nearly all blocks then have one: in lockstep
 // and not. In the third case a fifth of the blocks would have none, and in the last one task is shorter:
 // pieces begin anywhere.
 TEST(DevicePlan, EqualTasksAreCutIntoAsManyPieces) {

@@ -18,7 +18,7 @@ static constexpr int64_t warpLines = 16;
 /// The sums of a line in a panel of shared memory.
 static constexpr int64_t panelSums = 32;
 /// Heads of fewer features clear lines past the last row in a branch, which most tiles do not take: gradients
-/// of heads of 64 and 96 gain 1 %. Of heads of 128 long sequences lose as much (H200, 2026-12-02).
+/// of heads of 64 and 96 gain 1 %. Long sequences with heads of 128 lose as much (H200, 2026-12-02).
 static constexpr int64_t selectsFrom = 128;
 
 FragmentType mlir::attn::gradientType(FragmentExpansion &e, int64_t features) {

@@ -24,7 +24,7 @@ func.func @even(%q: !even {attn.name = "q"}, %kv: !even_kv {attn.name = "kv"}) -
   return %o : !even
 }
 
-// Of 64 columns 56 exist, and the others count as zeros.
+// Values have 56 of 64 columns, and the others count as zeros.
 // CHECK-LABEL: func.func @odd_begin128
 // CHECK: tile.load_features
 // CHECK: } {columns = 56 : i64} : <bf16> -> <[query 16, feature 64], f32, acc>

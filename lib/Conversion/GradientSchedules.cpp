@@ -192,7 +192,7 @@ public:
   }
 
   /// The schedule of the kernels that begin and end the sums of rows, 128 rows at a time. Two blocks have as
-  /// many copies in flight as memory takes.
+  /// many loads in flight as memory takes: three and four were no faster (H200, 2026-12-02).
   ScheduleAttr chooseForSums() const {
     constexpr int64_t blocks = 2, keys = 64; // tasks are planned for tiles of this many
     return get(ScheduleKind::Mma, wgmmaWarps, keys, /*stages=*/1, blocks);

@@ -6,6 +6,9 @@
 // that an MMA adds to, that loops carry, that maps compute. If one of these cannot have it (another MMA adds
 // a tile of 16-bit elements, whose features are in ascending order), none has.
 //
+// If accumulators only move, from memory to a sum or from a constant to memory, a lane's features are as many
+// neighbours as it loads or stores at once.
+//
 //===----------------------------------------------------------------------===//
 #include "FeatureOrders.h"
 

@@ -53,7 +53,7 @@ static OpPassManager &addKernelPasses(OpPassManager &manager, const PipelineOpti
   if (options.steps)
     options.steps(kernels);
   addStepLowerings(kernels);
-  kernels.addPass(createWalkRowsPass());
+  kernels.addPass(createWalkRowsPass({options.target}));
   kernels.addPass(createExpandRowsPass());
   kernels.addPass(createManagePagesPass());
   kernels.addPass(tile::createSpreadChecksPass());

@@ -41,7 +41,7 @@
 // CHECK-NEXT:    attn-lower-score-grad,
 // CHECK-NEXT:    attn-lower-lift,
 // CHECK-NEXT:    attn-lower-scale-weights,
-// CHECK-NEXT:    attn-walk-rows,
+// CHECK-NEXT:    attn-walk-rows{target=sm_90a},
 // CHECK-NEXT:    attn-expand-rows,
 // CHECK-NEXT:    attn-manage-pages,
 // CHECK-NEXT:    tile-spread-checks,

@@ -169,6 +169,9 @@ def WalkRowsPass : Pass<"attn-walk-rows", "gpu::GPUModuleOp"> {
     operations on the piece: `attn.load_rows` of the keys and of the values from their source, then
     `attn.store_rows` to their target. All loads of an iteration stand before its first store. Exact.
   }];
+  let options = [
+    Option<"target", "target", "std::string", "\"sm_90a\"", "the chip whose registers blocks share">
+  ];
   let dependentDialects = ["tile::TileDialect", "arith::ArithDialect", "scf::SCFDialect"];
   let statistics = [Statistic<"kernels", "kernels", "kernels that walk rows">];
 }

@@ -29,9 +29,11 @@ constexpr int64_t warps = 4, lanes = 32;
 /// Loads of a piece: 2 KB of rows, or half as many that are quantized, which takes as long.
 constexpr int64_t mostLoads = 4, mostQuantized = 2;
 /// Blocks with 96 registers to a lane. The longer chains of warps that quantize heads of at least `wideHead`
-/// lanes want more of them: with 80 registers, or 64 where scales are given. With 128, if a load's lanes are
-/// no power of two, and with 255, if they exchange features one by one. ptxas spills nothing then.
-constexpr int64_t blocks = 5, blocksToQuantize = 6, blocksToScale = 8, blocksOfOdd = 4, blocksToExchange = 2;
+/// lanes want more of them: with 80 registers, 72 on Hopper, or 64 where scales are given. With 128, if a
+/// load's lanes are no power of two, and with 255, if they exchange features one by one. ptxas spills nothing
+/// then; with 72 registers it spilled 4 bytes on sm_80 and sm_120a.
+constexpr int64_t blocks = 5, blocksToQuantize = 6, blocksOnHopper = 7, blocksToScale = 8, blocksOfOdd = 4,
+                  blocksToExchange = 2;
 constexpr int64_t wideHead = 16;
 
 /// The heads of queries, of keys or of values, and how they are cut into pieces.
@@ -80,7 +82,8 @@ struct Heads {
 
 class Walk {
 public:
-  Walk(const RowCopy &copy, func::FuncOp kernel) : copy(copy), prologue(copy.prologue), b(kernel) {
+  Walk(const RowCopy &copy, func::FuncOp kernel, const Chip &chip)
+      : copy(copy), prologue(copy.prologue), chip(chip), b(kernel) {
     const bool latent = copy.type().getLatent();
     if (prologue.q) // of latents: the features that turn
       all.push_back({.source = prologue.q,
@@ -137,7 +140,9 @@ private:
       return blocksOfOdd;
     if (!quantizes() || llvm::any_of(all, isPlainCache) || !llvm::all_of(all, isFullAndWide) || turnsPart())
       return blocks;
-    return llvm::any_of(all, hasMeta) ? blocksToQuantize : blocksToScale;
+    if (!llvm::any_of(all, hasMeta))
+      return blocksToScale;
+    return chip.hasWgmma ? blocksOnHopper : blocksToQuantize;
   }
   bool turnsPart() const {
     return prologue.cos &&
@@ -293,6 +298,7 @@ private:
 
   const RowCopy &copy;
   const Prologue &prologue;
+  const Chip &chip;
   KernelBuilder b;
   SmallVector<Heads, 3> all;
   Value layer, row;
@@ -300,4 +306,6 @@ private:
 
 } // namespace
 
-void mlir::attn::walkHeads(const RowCopy &copy, func::FuncOp kernel) { Walk(copy, kernel).run(); }
+void mlir::attn::walkHeads(const RowCopy &copy, func::FuncOp kernel, const Chip &chip) {
+  Walk(copy, kernel, chip).run();
+}

@@ -273,13 +273,20 @@ private:
 };
 
 struct WalkRows : mlir::attn::impl::WalkRowsPassBase<WalkRows> {
+  using WalkRowsPassBase::WalkRowsPassBase;
+
   void runOnOperation() override {
+    const Chip *chip = findChip(target);
+    if (!chip) {
+      getOperation().emitError() << "unknown target '" << target << "'; known are " << listChips();
+      return signalPassFailure();
+    }
     SmallVector<func::FuncOp> functions;
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (findRowCopy(function))
         functions.push_back(function);
     for (func::FuncOp function : functions) {
-      walk(function);
+      walk(function, *chip);
       function.erase();
       ++kernels;
     }
@@ -287,7 +294,7 @@ struct WalkRows : mlir::attn::impl::WalkRowsPassBase<WalkRows> {
 
   /// Replaces the function by its kernel. Before its parameters the kernel has the function's arguments and,
   /// under their names, the results of a gather or of an append.
-  static void walk(func::FuncOp function) {
+  static void walk(func::FuncOp function, const Chip &chip) {
     RowCopy copy = *findRowCopy(function);
     OpBuilder builder(function);
     SmallVector<Type> types(function.getArgumentTypes());
@@ -312,7 +319,7 @@ struct WalkRows : mlir::attn::impl::WalkRowsPassBase<WalkRows> {
     if (copy.prologue.isEmpty())
       Walk(copy, kernel).run();
     else
-      walkHeads(copy, kernel);
+      walkHeads(copy, kernel, chip);
   }
 };
 

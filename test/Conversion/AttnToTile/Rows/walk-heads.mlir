@@ -1,4 +1,7 @@
 // RUN: attn-opt %s -split-input-file --attn-make-kernels --attn-walk-rows --canonicalize | FileCheck %s
+// RUN: attn-opt %s -split-input-file --attn-make-kernels --attn-walk-rows=target=sm_80 --canonicalize | FileCheck %s --check-prefix=AMPERE
+// RUN: not attn-opt %s -split-input-file --attn-make-kernels --attn-walk-rows=target=sm_1 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+// UNKNOWN: unknown target 'sm_1'; known are sm_80
 
 // A warp takes four loads of a row, 2 heads of 128 each, or two that are quantized: four pieces of queries, two of keys and
 // one of values. All loads of a piece come first; each is then prepared before the next. Quantizing does not wait for the
@@ -91,4 +94,25 @@ func.func @append_strided(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v
                           %slots: tensor<?xi32> {attn.name = "slots"}) {
   attn.append %k, %v to %kv at %slots strided : !rows, !rows, !cache, tensor<?xi32>
   return
+}
+
+// -----
+
+// Heads of 128 that are all quantized with metadata: more blocks, and one more where ptxas spills nothing with it.
+// CHECK: func.func @append_quantized
+// CHECK-SAME: tile.blocks_per_sm = 7 : i32
+// AMPERE: func.func @append_quantized
+// AMPERE-SAME: tile.blocks_per_sm = 6 : i32
+!rows = tensor<?x?x8x128xbf16>
+!queries = tensor<?x?x32x128xbf16>
+!cache = !attn.kv<paged<16>, heads = 8, dim = 128, key = !attn.quantized<i8, per = 128>, value = !attn.quantized<i4, per = 128>>
+func.func @append_quantized(%k: !rows {attn.name = "k"}, %v: !rows {attn.name = "v"}, %kv: !cache {attn.name = "kv"},
+                  %slots: tensor<?xi32> {attn.name = "slots"}, %q: !queries {attn.name = "q"},
+                  %wk: tensor<?x128xf32> {attn.name = "k_norm"}, %wq: tensor<?x128xf32> {attn.name = "q_norm"},
+                  %cos: tensor<?x64xf32> {attn.name = "cos"}, %sin: tensor<?x64xf32> {attn.name = "sin"},
+                  %at: tensor<?xi32> {attn.name = "positions"}) -> !queries {
+  %r = attn.append %k, %v to %kv at %slots query %q : !queries norm %wk : tensor<?x128xf32> epsilon 1.0e-6
+      query_norm %wq : tensor<?x128xf32> rotate %cos, %sin at %at : tensor<?x64xf32>, tensor<?x64xf32>, tensor<?xi32>
+      : !rows, !rows, !cache, tensor<?xi32> -> !queries
+  return %r : !queries
 }

@@ -245,3 +245,41 @@ def test_an_infinite_query_stays_in_its_row(store, dim, dtype):
     infinite.view(numpy.uint16)[0, 0, 0] = INFINITE[dtype]
     before, after = (kernel.run(q, given, kernel.plan(tensors | {"q": q})) for q in (tensors["q"], infinite))
     assert numpy.array_equal(before[1:], after[1:])
+
+
+# --- Single values -------------------------------------------------------------------------------------------
+
+NANS = (0x7F, 0xFF)
+
+
+def one_token_each(features, scales, codes):
+    """Two rows that see a token each, whose features have these codes; scales are 1/2."""
+    of = spec(latents(features=features, scales=scales), head_dim=features + 64, dtype="float16")
+    tensors = attn.sample(of, batch=2, q_len=1, kv_len=1)
+    tensors["kv.k_scales"][...] = 0.5
+    for line, page in zip(codes, tensors["kv.block_table"][:, 0]):
+        tensors["kv.k_pages"][page, 0, 0, : line.size] = line
+    kernel = attn.compile(of, device="host")
+    given = tensors["kv.k_pages"], tensors["kv.k_scales"]
+    return kernel.run(tensors["q"], given, kernel.plan(tensors)).astype(numpy.float64)
+
+
+@pytest.mark.parametrize("scales", ["tensor", "head", "token"])
+@pytest.mark.parametrize("features", [512, 128])
+def test_every_value_is_read_exactly(scales, features):
+    """All of e4m3, also the subnormal ones: a row that sees one token returns its values."""
+    codes = numpy.resize(numpy.delete(numpy.arange(256, dtype=numpy.uint8), NANS), (2, features))
+    exponent, fraction = (codes >> 3 & 15).astype(int), (codes & 7).astype(int)
+    size = numpy.ldexp(fraction + 8 * (exponent > 0), numpy.maximum(exponent, 1) - 10)
+    values = numpy.where(codes >> 7, -size, size)
+    got = one_token_each(features, scales, codes)
+    assert numpy.array_equal(got, numpy.broadcast_to(0.5 * values[:, None], got.shape))
+
+
+@pytest.mark.parametrize("code", NANS)
+@pytest.mark.parametrize("feature", [0, 300, 511, 575])
+def test_a_nan_reaches_the_rows_that_see_it(code, feature):
+    codes = numpy.full((2, 576), 0x38, numpy.uint8)
+    codes[1, feature] = code
+    got = one_token_each(512, "tensor", codes)
+    assert (got[0] == 0.5).all() and numpy.isnan(got[1]).all()

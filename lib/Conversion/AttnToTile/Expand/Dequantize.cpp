@@ -40,11 +40,12 @@
 // scales and zero points of keys, which producers widen to f32.
 //
 // Values that are a part of their keys come out of the keys' tile, and share its
-// scales. Queries that do not fit registers are narrowed in shared memory, once
-// per task, so that keys become f16. If the last features of a key are bf16, so
-// are those of queries. Each group of the other features has a scale per token:
-// its product is scaled in f32 as it is added, and its values have weights of
-// their own, in a unit that the token's largest scale decides.
+// scales. If results take the scale, values of e4m3 stay 2^8 too small: keys are
+// converted by one instruction that few lanes execute at once, values by logic. Queries that do not fit
+// registers are narrowed in shared memory, once per task, so that keys become f16. If the last features of a
+// key are bf16, so are those of queries. Each group of the other features has a scale per token: its product
+// is scaled in f32 as it is added, and its values have weights of their own, in a unit that the token's
+// largest scale decides.
 //
 // A task reads one KV head. If all its tokens lie in one region, the scale of a
 // head or a tensor becomes a part of the scores' unit and of the final
@@ -76,7 +77,7 @@ static bool isLatent(UpdateOp update) { return update.getKv().getType().getLaten
 static bool isWidened(Value tile) { return !cast<SharedType>(tile.getType()).holdsCodes(); }
 
 /// Whether quantized values, read as 16-bit floats, are too small by a power of two.
-static bool isTiny(KVType kv, bool keys) { return widenedUnit(keys ? kv.getKey() : kv.getValue()) != 1; }
+static bool isTiny(KVType kv, bool keys) { return widenedUnit(kv, keys) != 1; }
 
 /// Loads the metadata of a staged tile's lines: for each number of a line, one fragment over the tile's
 /// tokens.
@@ -353,7 +354,7 @@ Value FragmentExpansion::groupScores(UpdateOp update, Value query, Value keys, c
   int64_t groups = part.format.groups(part.dim);
   Value rows = query;
   if (part.format.hasBlocks()) {
-    float unit = widenedUnit(update.getKv().getType().getKey());
+    float unit = widenedUnit(update.getKv().getType(), /*keys=*/true);
     if (unit != 1)
       scale = scale ? arith::MulFOp::create(b, scale, b.f32(unit)).getResult() : b.f32(unit);
     return GroupScoresOp::create(b, pairs(), queryFragment(update.getQuery(), rows), keys,
@@ -391,9 +392,11 @@ Value FragmentExpansion::valuesOf(UpdateOp update, const TokenMeta &weighed) {
     const int64_t tokens = cast<SharedType>(tile.getType()).getRows();
     FragmentType factor =
         b.fragment({Axis::Feature, Axis::Key}, {form.getValueTile(), tokens}, b.getF16Type());
+    // A scale that results take also makes tiny values larger.
+    const bool tiny = isTiny(update.getKv().getType(), /*keys=*/false) && form.has(FormTraits::ValueScale);
     return DequantizeOp::create(b, factor, first ? panelsOf(tile, first, form.getValueTile()) : tile,
                                 ValueRange(), ValueRange(), ValueRange(), Value(), BlocksAttr(),
-                                IntegerAttr(), /*tiny=*/false);
+                                IntegerAttr(), tiny);
   }
   bool apart = form.getCodes() != nullptr;
   SmallVector<Value> scales, zeros;

@@ -57,6 +57,11 @@ Type mlir::attn::codesOf(Type stored) {
           {type.getLatent() ? 'k' : 'v', type.getValueDim(), formatOf(type.getValue())}};
 }
 
-float mlir::attn::widenedUnit(Type stored) {
-  return std::ldexp(1.0F, static_cast<int>(exponentBelowF16(codesOf(stored))));
+/// `tile.widen tiny` makes numbers of the NaNs of e4m3. Those of latents reach all results as scores, because
+/// keys are widened exactly.
+float mlir::attn::widenedUnit(KVType type, bool keys) {
+  Type codes = codesOf(keys ? type.getKey() : type.getValue());
+  if (isa<Float8E4M3FNType>(codes) && (keys || !type.getLatent()))
+    return 1;
+  return std::ldexp(1.0F, static_cast<int>(exponentBelowF16(codes)));
 }

@@ -18,8 +18,9 @@ rt::Format formatOf(Type stored);
 rt::Format::Blocks blocksOf(Type scale);
 /// Returns the type of elements in memory: the quantized element, or the type itself.
 Type codesOf(Type stored);
-/// Returns the factor from the results of `tile.widen tiny` on this type to quantized values before scales.
-float widenedUnit(Type stored);
+/// Returns the factor from the keys or values that kernels widen to quantized ones before scales: that of
+/// `tile.widen tiny`, or 1 where they are widened exactly.
+float widenedUnit(KVType type, bool keys);
 
 } // namespace mlir::attn
 

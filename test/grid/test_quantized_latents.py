@@ -252,12 +252,12 @@ def test_an_infinite_query_stays_in_its_row(store, dim, dtype):
 NANS = (0x7F, 0xFF)
 
 
-def one_token_each(features, scales, codes):
+def one_token_each(features, scales, codes, **options):
     """Two rows that see a token each, whose features have these codes; scales are 1/2."""
-    of = spec(latents(features=features, scales=scales), head_dim=features + 64, dtype="float16")
+    of = spec(latents(features=features, scales=scales), head_dim=features + 64, dtype="float16", **options)
     tensors = attn.sample(of, batch=2, q_len=1, kv_len=1)
     tensors["kv.k_scales"][...] = 0.5
-    for line, page in zip(codes, tensors["kv.block_table"][:, 0]):
+    for line, page in zip(codes, tensors["kv.block_table"][:, 0], strict=True):
         tensors["kv.k_pages"][page, 0, 0, : line.size] = line
     kernel = attn.compile(of, device="host")
     given = tensors["kv.k_pages"], tensors["kv.k_scales"]
@@ -277,9 +277,21 @@ def test_every_value_is_read_exactly(scales, features):
 
 
 @pytest.mark.parametrize("code", NANS)
-@pytest.mark.parametrize("feature", [0, 300, 511, 575])
-def test_a_nan_reaches_the_rows_that_see_it(code, feature):
-    codes = numpy.full((2, 576), 0x38, numpy.uint8)
-    codes[1, feature] = code
-    got = one_token_each(512, "tensor", codes)
-    assert (got[0] == 0.5).all() and numpy.isnan(got[1]).all()
+@pytest.mark.parametrize("scales", ["tensor", "token"])
+@pytest.mark.parametrize("features,options", [(512, {}), (512, {"numerics": "row"}), (128, {})])
+def test_a_nan_reaches_the_rows_that_see_it(code, scales, features, options):
+    for feature in (0, features // 2 + 44, features - 1, features + 63):
+        codes = numpy.full((2, features + 64), 0x38, numpy.uint8)
+        codes[1, feature] = code
+        got = one_token_each(features, scales, codes, **options)
+        assert (got[0] == 0.5).all() and numpy.isnan(got[1]).all()
+
+
+@pytest.mark.parametrize("features", [512, 128])
+def test_a_nan_that_scores_hide_reaches_its_feature(features):
+    codes = numpy.full((2, features + 64), 0x38, numpy.uint8)
+    codes[1, 44] = NANS[0]
+    got = one_token_each(features, "tensor", codes, score=lambda s, h, qi, ki: attn.math.where(s > 0, s, 0.0))
+    expected = numpy.full(got.shape, 0.5)
+    expected[1, :, 44] = numpy.nan
+    assert numpy.array_equal(got, expected, equal_nan=True)

@@ -234,7 +234,7 @@ def test_a_whole_run_costs_little():
         COST + "print(*cost(lambda: kernel.run(q, cache.layer(0), plan, out=out, lse=lse), 20, 500))"
     )
     us, units = map(float, printed.split())
-    assert units < 2.5, f"{us:.1f} us, {units:.1f} units"
+    assert units < 3, f"{us:.1f} us, {units:.1f} units"
 
 
 STEPS = """

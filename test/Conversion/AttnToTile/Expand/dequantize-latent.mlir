@@ -20,7 +20,7 @@
 // CHECK: %[[PANEL:.*]] = tile.panels {{.*}} -> <key 32, feature 128, f8E4M3FN, swizzled>
 // CHECK: tile.overlay %[[PANEL]] at %{{.*}} -> <key 16, feature 128, f8E4M3FN, swizzled>
 // CHECK: tile.load_rhs {{.*}} -> <[key 16, feature 128], f8E4M3FN, rhs, runs 64>
-// CHECK: tile.widen {{.*}} -> <[key 16, feature 128], f16, rhs, runs 64>
+// CHECK: tile.widen %{{[^ ]*}} : {{.*}} -> <[key 16, feature 128], f16, rhs, runs 64>
 // CHECK: tile.load_lhs %[[Q]] from 0 : <18432> -> <[query 16, feature 128], f16, lhs, runs 64>
 // CHECK: tile.mma
 // CHECK: tile.load_lhs %[[Q]] from 512 : <18432> -> <[query 16, feature 64], f16, lhs, runs 64>

@@ -18,9 +18,9 @@ rt::Format formatOf(Type stored);
 rt::Format::Blocks blocksOf(Type scale);
 /// Returns the type of elements in memory: the quantized element, or the type itself.
 Type codesOf(Type stored);
-/// Returns the factor from the keys or values that kernels widen to quantized ones before scales: that of
-/// `tile.widen tiny`, or 1 where they are widened exactly.
-float widenedUnit(KVType type, bool keys);
+/// Returns the factor by which `tile.widen tiny` makes an update's keys or values too small, or 1 if kernels
+/// always widen them exactly. Values of latents are tiny only where results take their scale.
+float widenedUnit(UpdateOp update, bool keys);
 
 } // namespace mlir::attn
 

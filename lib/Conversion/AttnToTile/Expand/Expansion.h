@@ -82,7 +82,7 @@ struct FragmentExpansion {
   /// The score of 1 in log2, as it enters the softmax of these rows.
   Value unitOf(Value rows);
 
-  // Products (Dequantize.cpp).
+  // Products (Dequantize.cpp, DequantizeLatents.cpp).
   /// Scores of rows and tokens, times these factors.
   IntegerAttr featuresIfPadded(int64_t features, int64_t tile);
   Value scores(Value rows, Value ofRows, Value ofTokens, Value scale = {}, Value tokenScales = {});

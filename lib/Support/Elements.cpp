@@ -59,8 +59,6 @@ bool mlir::attn::isMultiplied(Type type) {
 }
 
 int64_t mlir::attn::exponentBelowF16(Type type) {
-  constexpr int64_t biasOfF16 = 15, biasOfE2M1 = 1, biasOfE4M3 = 7;
-  if (isa<Float4E2M1FNType>(type))
-    return biasOfF16 - biasOfE2M1;
-  return isa<Float8E4M3FNType>(type) ? biasOfF16 - biasOfE4M3 : 0;
+  constexpr int64_t biasOfF16 = 15, biasOfE2M1 = 1;
+  return isa<Float4E2M1FNType>(type) ? biasOfF16 - biasOfE2M1 : 0;
 }

@@ -20,8 +20,8 @@ const rt::ElementType &elementOf(Type type);
 FailureOr<rt::DType> dtypeOf(Type type, function_ref<InFlightDiagnostic()> emitError);
 /// Whether tensor cores multiply elements of this type without a conversion.
 bool isMultiplied(Type type);
-/// Returns the power of two by which floats of this type (e2m1, e4m3) are too small if their sign, exponent
-/// and mantissa are moved to the bits of an f16.
+/// Returns the power of two by which floats of this type (e2m1) are too small if their bits are read as an
+/// f16.
 int64_t exponentBelowF16(Type type);
 /// Returns the bytes of an element, any integer or float.
 inline int64_t bytesOf(Type type) { return type.getIntOrFloatBitWidth() / 8; }

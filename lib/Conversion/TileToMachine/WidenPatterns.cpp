@@ -98,15 +98,13 @@ private:
     int32_t first = i * bits / 16 * 2; // byte of the half in which they are
     if (bits < 8)
       return halfPair(halves(low, high, {first, first + 1, 4 + first, 5 + first}), i % (16 / bits));
-    if (isa<Float8E4M3FNType>(source) && !tiny) {
+    if (isa<Float8E4M3FNType>(source)) {
       Value both = halves(low, high, {first, 4 + first, first + 1, 5 + first});
       int32_t at = i % 2 * 2;
       return bytePair(both, {at, at + 1});
     }
     Value both = halves(low, high, {first, first + 1, 4 + first, 5 + first});
     int32_t at = i % 2;
-    if (isa<Float8E4M3FNType>(source))
-      return fromE4M3(both, /*upper=*/at != 0);
     return bytePair(both, {at, 2 + at});
   }
   /// Chooses bytes of two words, once for all values in them.
@@ -118,8 +116,6 @@ private:
   /// Converts two bytes of a word.
   Value bytePair(Value word, std::array<int32_t, 2> which) {
     auto [low, high] = which;
-    if (isa<Float8E4M3FNType>(source) && tiny)
-      return fromE4M3(chosen(word, e.i32(0), {4, low, 4, high}), /*upper=*/true);
     if (isa<Float8E4M3FNType>(source)) {
       Value two = arith::TruncIOp::create(e.b, e.loc, e.b.getI16Type(), e.shr(word, 8 * low));
       Value bytes = e.bitcast(VectorType::get(2, e.b.getI8Type()), two);
@@ -160,15 +156,6 @@ private:
     Value bits =
         arith::OrIOp::create(e.b, e.loc, e.band(moved, mask * both), e.i32(place.magic(element) * both));
     return add(bits, -static_cast<double>(place.bias(element)));
-  }
-
-  /// The upper or the lower byte of each half, 2^8 too small, also if subnormal. NaNs become 480 * 2^-8.
-  Value fromE4M3(Value word, bool upper) {
-    auto shl = [&](int32_t by) -> Value { return arith::ShLIOp::create(e.b, e.loc, word, e.i32(by)); };
-    Value others = e.band(upper ? e.shr(word, 1) : shl(7), 0x3f803f80);
-    Value signs = e.band(upper ? word : shl(8), static_cast<int32_t>(0x80008000));
-    auto f16 = VectorType::get(2, e.b.getF16Type());
-    return fromF16(e.bitcast(f16, arith::OrIOp::create(e.b, e.loc, others, signs)));
   }
 
   /// Value `position` of each half, 2^14 too small, also if subnormal: its sign, exponent and mantissa are

@@ -68,26 +68,6 @@ gpu.module @runs {
     %0 = tile.mma %even, %wide, %s : !q, !k16, !s -> !s
     return
   }
-  // Tiny floats of eight bits move to their bits in f16, those in the upper bytes of halves down by one bit, the others up
-  // by seven, and signs by none or eight. A permutation takes two columns of two tokens.
-  // CHECK-LABEL: func.func @tiny8(
-  // CHECK-NOT: nvvm.convert
-  // CHECK: %[[BYTES:.*]] = llvm.shufflevector {{.*}} [0, 1, 4, 5]
-  // CHECK: %[[BOTH:.*]] = llvm.bitcast %[[BYTES]]
-  // CHECK-DAG: %[[UP:.*]] = arith.shli %[[BOTH]], %c7_i32
-  // CHECK-DAG: arith.andi %[[UP]], %c1065369472_i32
-  // CHECK-DAG: %[[SIGNS:.*]] = arith.shli %[[BOTH]], %c8_i32
-  // CHECK-DAG: arith.andi %[[SIGNS]], %c-2147450880_i32
-  // CHECK-DAG: %[[DOWN:.*]] = arith.shrui %[[BOTH]], %c1_i32
-  // CHECK-DAG: arith.andi %[[DOWN]], %c1065369472_i32
-  // CHECK-DAG: arith.andi %[[BOTH]], %c-2147450880_i32
-  // CHECK-NOT: nvvm.convert
-  // CHECK-COUNT-8: nvvm.mma.sync
-  func.func @tiny8(%codes: !tile.fragment<[feature 64, key 16], f8E4M3FN, rhs, runs 64>, %p: !tile.fragment<[query 16, key 16], f16, lhs>, %o: !o) {
-    %wide = tile.widen tiny %codes : !tile.fragment<[feature 64, key 16], f8E4M3FN, rhs, runs 64> -> !v16
-    %0 = tile.mma %p, %wide, %o : !tile.fragment<[query 16, key 16], f16, lhs>, !v16, !o -> !o
-    return
-  }
   // Floats of four bits: a bit of sign and three of magnitude move to their bits in f16, of every second value of a
   // word at once: three shifts and two choices for eight values. A mask then takes each pair out of a word, or out of
   // the word shifted up by 8 bits.

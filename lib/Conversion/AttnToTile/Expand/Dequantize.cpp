@@ -40,8 +40,7 @@
 // scales and zero points of keys, which producers widen to f32.
 //
 // Values that are a part of their keys come out of the keys' tile, and share its
-// scales (DequantizeLatents.cpp). If results take the scale, values of e4m3 stay
-// 2^8 too small: logic moves them to f16, and keys are converted by instructions.
+// scales (DequantizeLatents.cpp).
 //
 // A task reads one KV head. If all its tokens lie in one region, the scale of a
 // head or a tensor becomes a part of the scores' unit and of the final
@@ -73,7 +72,7 @@ static bool isLatent(UpdateOp update) { return update.getKv().getType().getLaten
 static bool isWidened(Value tile) { return !cast<SharedType>(tile.getType()).holdsCodes(); }
 
 /// Whether quantized values, read as 16-bit floats, are too small by a power of two.
-static bool isTiny(UpdateOp update, bool keys) { return widenedUnit(update, keys) != 1; }
+static bool isTiny(KVType kv, bool keys) { return widenedUnit(keys ? kv.getKey() : kv.getValue()) != 1; }
 
 /// Loads the metadata of a staged tile's lines: for each number of a line, one fragment over the tile's
 /// tokens.
@@ -146,7 +145,7 @@ Value FragmentExpansion::dequantizedBlocks(UpdateOp update, bool keys, Type elem
   auto blocks = BlocksAttr::get(b.getContext(), count, part.format.group, scale);
   // Tiny values need a factor of 2^14 from elsewhere: powers of two contain it, and so does a scale that
   // results take. Without these, weights would have to take it.
-  const bool tiny = isTiny(update, keys) && (keys || most || form.has(FormTraits::ValueScale));
+  const bool tiny = isTiny(kv, keys) && (keys || most || form.has(FormTraits::ValueScale));
   return DequantizeOp::create(b, factorType(tile, keys ? Axis::Key : Axis::Feature, element), tile,
                               ValueRange(), ValueRange(), words, most, blocks, IntegerAttr(), tiny);
 }
@@ -210,7 +209,8 @@ Value FragmentExpansion::rowsMmaTokens(UpdateOp update, Value line) {
   Type element = factor ? Type(b.getF16Type()) : form.getElement();
   if (part.format.blocks == rt::Format::Blocks::E4M3)
     return scores(update.getQuery(), query, dequantizedBlocks(update, /*keys=*/true, element), scale);
-  Value keys = dequantized(tile, Axis::Key, part, element, {}, {}, tiny || isTiny(update, /*keys=*/true));
+  Value keys = dequantized(tile, Axis::Key, part, element, {}, {},
+                           tiny || isTiny(update.getKv().getType(), /*keys=*/true));
   if (part.format.scales == Scales::Group)
     return groupScores(update, query, keys, part, scale, tiny);
   Value ofTokens = part.format.scales == Scales::Token ? lineMeta(update, true).front() : Value();
@@ -265,7 +265,7 @@ Value FragmentExpansion::groupScores(UpdateOp update, Value query, Value keys, c
   int64_t groups = part.format.groups(part.dim);
   Value rows = query;
   if (part.format.hasBlocks()) {
-    float unit = widenedUnit(update, /*keys=*/true);
+    float unit = widenedUnit(update.getKv().getType().getKey());
     if (unit != 1)
       scale = scale ? arith::MulFOp::create(b, scale, b.f32(unit)).getResult() : b.f32(unit);
     return GroupScoresOp::create(b, pairs(), queryFragment(update.getQuery(), rows), keys,
@@ -303,11 +303,9 @@ Value FragmentExpansion::valuesOf(UpdateOp update, const TokenMeta &weighed) {
     const int64_t tokens = cast<SharedType>(tile.getType()).getRows();
     FragmentType factor =
         b.fragment({Axis::Feature, Axis::Key}, {form.getValueTile(), tokens}, b.getF16Type());
-    // A scale that results take also makes tiny values larger.
-    const bool tiny = isTiny(update, /*keys=*/false) && form.has(FormTraits::ValueScale);
     return DequantizeOp::create(b, factor, first ? panelsOf(tile, first, form.getValueTile()) : tile,
                                 ValueRange(), ValueRange(), ValueRange(), Value(), BlocksAttr(),
-                                IntegerAttr(), tiny);
+                                IntegerAttr(), /*tiny=*/false);
   }
   bool apart = form.getCodes() != nullptr;
   SmallVector<Value> scales, zeros;

@@ -19,7 +19,8 @@ Value mlir::attn::readScale(KernelBuilder &b, UpdateOp update, bool keys, Value 
   Value index = part.format.scales == rt::Format::Scales::Head ? b.wide(head) : b.i64(0);
   std::string name = tensorOf(update.getKv(), rt::Store::sharedName(part));
   Value scale = b.read(b.buffer(name, b.getF32Type()), index);
-  float unit = tiny ? widenedUnit(update, keys) : 1;
+  KVType kv = update.getKv().getType();
+  float unit = tiny ? widenedUnit(keys ? kv.getKey() : kv.getValue()) : 1;
   return unit == 1 ? scale : arith::MulFOp::create(b, scale, b.f32(unit)).getResult();
 }
 

@@ -57,12 +57,6 @@ Type mlir::attn::codesOf(Type stored) {
           {type.getLatent() ? 'k' : 'v', type.getValueDim(), formatOf(type.getValue())}};
 }
 
-/// `tile.widen tiny` makes numbers of the NaNs of e4m3. Those of latents reach results as scores, because
-/// keys are widened exactly, unless a score region makes numbers of them.
-float mlir::attn::widenedUnit(UpdateOp update, bool keys) {
-  KVType type = update.getKv().getType();
-  Type codes = codesOf(keys ? type.getKey() : type.getValue());
-  if (isa<Float8E4M3FNType>(codes) && (keys || !type.getLatent() || !update.getScore().empty()))
-    return 1;
-  return std::ldexp(1.0F, static_cast<int>(exponentBelowF16(codes)));
+float mlir::attn::widenedUnit(Type stored) {
+  return std::ldexp(1.0F, static_cast<int>(exponentBelowF16(codesOf(stored))));
 }

@@ -177,11 +177,9 @@ LogicalResult WidenOp::verify() {
   if (!getZeros().empty() && getZeros().size() != getScales().size())
     return emitOpError("expected as many terms as factors, ")
            << getScales().size() << ", got " << getZeros().size();
-  const bool isTinyE4M3 = isa<Float8E4M3FNType>(source.getElement()) && !getBlocks();
   if (getTiny() && !isa<Float4E2M1FNType>(source.getElement()) &&
-      ((isa<FloatType>(source.getElement()) && !isTinyE4M3) || !getScales().empty() ||
-       !result.getElement().isF16()))
-    return emitOpError("expected tiny elements of e2m1, or of integers or e4m3 to f16 without factors, got ")
+      (isa<FloatType>(source.getElement()) || !getScales().empty() || !result.getElement().isF16()))
+    return emitOpError("expected tiny elements of e2m1, or of integers to f16 without factors, got ")
            << source << " and " << result;
   int64_t groups = getScales().size();
   if (groups && source.getSizes()[0] % (16 * groups) != 0)

@@ -167,8 +167,8 @@ def Attn_DequantizeOp : Attn_StepOp<"dequantize", [AttrSizedOperandSegments, Mem
     number of features of a group; without it one group has all. If features come in `blocks`, `words` have
     the scales of a token's blocks, and the result is `code * scale`, exactly; scales that are powers of two
     are divided by 2^`most` (tile.widen). `tiny` leaves integers in the low bits of an f16, each times a power
-    of two that its feature decides. It leaves e2m1 at 2^-14 of its number, and e4m3 at 2^-8 (tile.widen,
-    tile.restore). The first axis of the result is the one that the product keeps.
+    of two that its feature decides. It leaves e2m1 at 2^-14 of its number (tile.widen, tile.restore). The
+    first axis of the result is the one that the product keeps.
 
     ```mlir
     %v = attn.dequantize %tile : <key 32, feature 64, i4> -> <[feature 64, key 32], f16>

@@ -18,9 +18,8 @@ rt::Format formatOf(Type stored);
 rt::Format::Blocks blocksOf(Type scale);
 /// Returns the type of elements in memory: the quantized element, or the type itself.
 Type codesOf(Type stored);
-/// Returns the factor by which `tile.widen tiny` makes an update's keys or values too small, or 1 if kernels
-/// always widen them exactly. Values of latents are tiny only where results take their scale.
-float widenedUnit(UpdateOp update, bool keys);
+/// Returns the factor from the results of `tile.widen tiny` on this type to quantized values before scales.
+float widenedUnit(Type stored);
 
 } // namespace mlir::attn
 

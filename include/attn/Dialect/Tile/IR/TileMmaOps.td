@@ -115,9 +115,8 @@ def Tile_WidenOp : Tile_Op<"widen", [Pure, AttrSizedOperandSegments]> {
     `tiny` integers stay in the low bits of an f16, where one mask extracts them: subnormal numbers, which
     tensor cores multiply exactly. Each is its value times a power of two that its feature alone decides.
     `tile.restore` removes this power from an MMA that keeps features, `tile.balance` from the other operand
-    of an MMA that contracts them. `tiny` e2m1 is 2^-14 of its number and `tiny` e4m3 2^-8, an f16 with the same
-    bits: the caller multiplies by the rest of the factor. Powers of two that blocks share contain that of e2m1.
-    A NaN of e4m3 becomes 480 * 2^-8: another operand has to carry it.
+    of an MMA that contracts them. `tiny` e2m1 is 2^-14 of its number, an f16 with the same bits: the caller
+    multiplies by the rest of the factor. Powers of two that blocks share contain it.
   }];
   let arguments = (ins Arg<Tile_FragmentType, "quantized elements, a right operand">:$source,
                        Arg<Variadic<Tile_FragmentType>, "factors of columns, for each group of rows">:$scales,

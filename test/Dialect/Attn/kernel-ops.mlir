@@ -6,14 +6,14 @@
 !kv = !attn.kv<dense, heads = 2, dim = 64, key = bf16, value = bf16>
 !state = !attn.state<heads = 8, value_dim = 64>
 
-func.func @ops(%q: !query, %kv: !kv, %i: i32, %row: i64, %sink: i1, %k: !tile.shared<key 16, feature 64, bf16>) {
+func.func @ops(%q: !query, %kv: !kv, %i: i32, %row: i64, %lse: f32, %sink: i1, %k: !tile.shared<key 16, feature 64, bf16>) {
   // CHECK: attn.rows %arg0[%arg2 for %arg2] head %arg2 ordinal %arg2 from %arg2 : tensor<?x8x64xbf16>
   %r0 = attn.rows %q [%i for %i] head %i ordinal %i from %i : !query
-  // CHECK: attn.rows {{.*}} class %arg2 sink %arg4 :
+  // CHECK: attn.rows {{.*}} class %arg2 sink %arg5 :
   %r = attn.rows %q [%i for %i] head %i ordinal %i from %i class %i sink %sink : !query
   // CHECK: attn.tokens %arg1[%arg2] from %arg2 to %arg2 full %arg2 to %arg2 pos0 %arg2 first_ordinal %arg2 :
   %t = attn.tokens %kv [%i] from %i to %i full %i to %i pos0 %i first_ordinal %i : !kv
-  // CHECK: attn.staged %{{.*}} in keys %arg5, values %arg5 : {{.*}} in !tile.shared<key 16, feature 64, bf16>, !tile.shared
+  // CHECK: attn.staged %{{.*}} in keys %arg6, values %arg6 : {{.*}} in !tile.shared<key 16, feature 64, bf16>, !tile.shared
   %s = attn.staged %t in keys %k, values %k : !kv in !tile.shared<key 16, feature 64, bf16>, !tile.shared<key 16, feature 64, bf16>
   // CHECK: attn.tokens {{.*}} first_ordinal %arg2 head %arg2 warp %arg2 group %arg2 scores_behind %arg3 :
   %held = attn.tokens %kv [%i] from %i to %i full %i to %i pos0 %i first_ordinal %i head %i warp %i group %i scores_behind %row : !kv
@@ -21,8 +21,8 @@ func.func @ops(%q: !query, %kv: !kv, %i: i32, %row: i64, %sink: i1, %k: !tile.sh
   %all = attn.rows %q [%i for %i] head %i ordinal %i from %i all_heads : !query
   // CHECK: %[[P:.*]] = attn.parts %arg0 kv_heads 2 by_ordinal :
   %p = attn.parts %q kv_heads 2 by_ordinal : !query -> !state
-  // CHECK: attn.stored[%arg2] count %arg2 :
-  %st = attn.stored [%i] count %i : !state
+  // CHECK: attn.stored[%arg2] lse %arg4 count %arg2 :
+  %st = attn.stored [%i] lse %lse count %i : !state
   // CHECK: attn.warps %[[P]] :
   %w = attn.warps %p : !state
   %o, %l = attn.finish %w : !state -> !query, tensor<?x8xf32>
@@ -32,7 +32,7 @@ func.func @ops(%q: !query, %kv: !kv, %i: i32, %row: i64, %sink: i1, %k: !tile.sh
   %begun = attn.tokens %kv [%i] from %i to %i full %i to %i pos0 %i first_ordinal %i begin %i : !kv
   // CHECK: %[[NONE:.*]] = attn.no_parts : tensor<?x8x64xbf16>
   %none = attn.no_parts : !query
-  // CHECK: attn.fold %{{.*}} of %{{.*}} part %arg2 after %[[NONE]] if %arg4 : tensor<?x8x64xbf16> of tensor<?x8x64xbf16> after tensor<?x8x64xbf16>
+  // CHECK: attn.fold %{{.*}} of %{{.*}} part %arg2 after %[[NONE]] if %arg5 : tensor<?x8x64xbf16> of tensor<?x8x64xbf16> after tensor<?x8x64xbf16>
   %f = attn.fold %o of %r part %i after %none if %sink : !query of !query after !query
   // CHECK: attn.keep %{{.*}} of %{{.*}} part %arg2 : tensor<?x8x64xbf16> of tensor<?x8x64xbf16>
   attn.keep %f of %r part %i : !query of !query

@@ -39,9 +39,9 @@ LogicalResult mlir::attn::expandOnLanes(InitOp init, LaneExpansion &e) {
   return success();
 }
 
-/// A stored state stands for its number and the count of states until it is merged.
+/// A stored state stands for its number, its LSE and the count of states until it is merged.
 LogicalResult mlir::attn::expandOnLanes(StoredOp stored, LaneExpansion &e) {
-  become(e.b, stored.getState(), {stored.getNumber(), stored.getCount()});
+  become(e.b, stored.getState(), {stored.getNumber(), stored.getLse(), stored.getCount()});
   return success();
 }
 
@@ -107,14 +107,12 @@ static SmallVector<Value> foldStored(LaneExpansion &e, Value number, Value lse, 
 LogicalResult mlir::attn::expandOnLanes(MergeOp merge, LaneExpansion &e) {
   KernelBuilder &b = e.b;
   Type f32 = b.getF32Type();
-  if (piecesOf(merge.getRhs()).size() != 2)
+  if (piecesOf(merge.getRhs()).size() != 3)
     return merge.emitOpError("expected stored states as the other side where a warp holds one row");
   SmallVector<Value> state(piecesOf(merge.getLhs()));
   ValueRange stored = piecesOf(merge.getRhs());
-  Value number = stored[0], count = stored[1];
-  Value written =
-      tile::ReadOp::create(b, f32, planArray(b, PlanArray::PartialLse), b.wide(number), b.getUnitAttr());
-  Value lse = b.select(b.less(e.lane, count), written, b.f32(-infinity));
+  Value number = stored[0], count = stored[2];
+  Value lse = b.select(b.less(e.lane, count), stored[1], b.f32(-infinity));
   if (numericsAttr.isOn(b.kernel)) { // the LSE is the maximum, and outputs are normalised
     SmallVector<Value> before(state);
     before.erase(before.begin() + 1);

@@ -47,6 +47,12 @@ struct PartsWalk {
     return b.read(numbers, b.wide(b.min(b.add(from, lane), b.sub(end, b.i32(1)))));
   }
 
+  /// The LSE of a state, which the kernel before has written.
+  Value lseOf(Value number) {
+    return tile::ReadOp::create(b, b.getF32Type(), planArray(b, PlanArray::PartialLse), b.wide(number),
+                                b.getUnitAttr());
+  }
+
   /// Reads the plan of a row: the range of its states in the list, the output, and the first states.
   SmallVector<Value> planOf(Value row) {
     return readIf(b.less(row, count), 4, [&]() -> SmallVector<Value> {
@@ -63,11 +69,35 @@ struct PartsWalk {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     Value first = loop.getInductionVar(), soFar = loop.getRegionIterArg(0);
-    Value stored = StoredOp::create(b, state.getType(), loop.getRegionIterArg(1), b.sub(end, first));
+    Value number = loop.getRegionIterArg(1);
+    Value stored = StoredOp::create(b, state.getType(), number, lseOf(number), b.sub(end, first));
     Value merged = MergeOp::create(b, state.getType(), soFar, stored);
     // After the last states this is the last number again, and no lane uses it.
     Value next = numberOf(b.add(first, b.i32(lanes)), end);
     scf::YieldOp::create(b, ValueRange{merged, next});
+    return loop.getResult(0);
+  }
+
+  /// Merges the states of a long list: reads LSEs one round ahead and numbers two, so that a round waits for
+  /// outputs only.
+  Value mergeManyStates(Value begin, Value end, Value firstNumber, Value state) {
+    Value second = numberOf(b.add(begin, b.i32(lanes)), end);
+    auto loop = scf::ForOp::create(b, begin, end, b.i32(lanes),
+                                   ValueRange{state, firstNumber, lseOf(firstNumber), second});
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value first = loop.getInductionVar(), left = b.sub(end, first);
+    ValueRange now = loop.getRegionIterArgs();
+    auto ahead = scf::IfOp::create(b, TypeRange{b.getF32Type(), b.getI32Type()}, b.less(b.i32(lanes), left),
+                                   /*withElseRegion=*/true);
+    b.setInsertionPointToStart(ahead.thenBlock());
+    scf::YieldOp::create(b, ValueRange{lseOf(now[3]), numberOf(b.add(first, b.i32(2 * lanes)), end)});
+    b.setInsertionPointToStart(ahead.elseBlock());
+    scf::YieldOp::create(b, ValueRange{now[2], now[3]});
+    b.setInsertionPointAfter(ahead);
+    Value stored = StoredOp::create(b, state.getType(), now[1], now[2], left);
+    Value merged = MergeOp::create(b, state.getType(), now[0], stored);
+    scf::YieldOp::create(b, ValueRange{merged, now[3], ahead.getResult(0), ahead.getResult(1)});
     return loop.getResult(0);
   }
 };
@@ -118,7 +148,9 @@ void mlir::attn::walkParts(PartsOp parts, func::FuncOp kernel, const IRMapping &
   Value target = b.wide(row[2]);
   Value empty = InitOp::create(b, parts.getState().getType(), arguments.lookup(parts.getQuery()), Value());
   IRMapping mapping = arguments;
-  mapping.map(finish.getState(), walk.mergeStates(row[0], row[1], row[3], empty));
+  // Few rows of latents have hundreds of states.
+  auto merge = slices > 1 ? &PartsWalk::mergeManyStates : &PartsWalk::mergeStates;
+  mapping.map(finish.getState(), (walk.*merge)(row[0], row[1], row[3], empty));
   auto finished = cast<FinishOp>(b.clone(*finish, mapping));
   mlir::attn::WriteOp::create(b, finished.getOutput(), finished.getLse(), Value(), Value(), target,
                               finished.getGate(), finished.getOutputScale(),

@@ -42,8 +42,9 @@ gpu.module @kernels {
 // CHECK: %[[TARGET:.*]] = arith.extsi %[[ROW]]
 // CHECK-NEXT: %[[EMPTY:.*]] = attn.init %[[Q]]
 // CHECK: %[[ALL:.*]]:2 = scf.for %[[I:.*]] = %[[BEGIN]] to %[[END]] {{.*}} iter_args(%[[SO_FAR:[^ ]*]] = %[[EMPTY]], %[[NUMBER:[^ ]*]] = %[[FIRST]])
+// CHECK: %[[STATE_LSE:.*]] = tile.read written
 // CHECK: %[[LEFT:.*]] = arith.subi %[[END]], %[[I]]
-// CHECK-NEXT: %[[STORED:.*]] = attn.stored[%[[NUMBER]]] count %[[LEFT]]
+// CHECK-NEXT: %[[STORED:.*]] = attn.stored[%[[NUMBER]]] lse %[[STATE_LSE]] count %[[LEFT]]
 // CHECK-NEXT: %[[MERGED:.*]] = attn.merge %[[SO_FAR]], %[[STORED]]
 // CHECK: scf.yield %[[MERGED]],
 // CHECK: %[[O:.*]], %[[LSE:.*]] = attn.finish %[[ALL]]#0
@@ -63,3 +64,21 @@ gpu.module @kernels {
 // CHECK: %[[ROWS:.*]] = arith.muli %[[BLOCK]], %c2_i32
 // CHECK: %[[OF_WARP:.*]] = arith.divui %{{.*}}, %c2_i32
 // CHECK: arith.addi %[[ROWS]], %[[OF_WARP]]
+// LSEs are read one round ahead, numbers two, as long as there are any.
+// CHECK: %[[OF_PLAN:.*]]:4 = scf.if
+// CHECK: tile.wait_previous
+// CHECK: scf.for {{.*}} iter_args(%[[BEGIN:[^ ]*]] = %[[OF_PLAN]]#0, %[[END:[^ ]*]] = %[[OF_PLAN]]#1, {{.*}}, %[[FIRST:[^ ]*]] = %[[OF_PLAN]]#3)
+// CHECK: %[[SECOND:.*]] = tile.read %arg
+// CHECK: %[[LSE:.*]] = tile.read written
+// CHECK: %[[ALL:.*]]:4 = scf.for %[[I:.*]] = %[[BEGIN]] to %[[END]] {{.*}} iter_args(%[[SO_FAR:[^ ]*]] = {{.*}}, %[[NUMBER:[^ ]*]] = %[[FIRST]], %[[NOW:[^ ]*]] = %[[LSE]], %[[NEXT:[^ ]*]] = %[[SECOND]])
+// CHECK: %[[LEFT:.*]] = arith.subi %[[END]], %[[I]]
+// CHECK: %[[MORE:.*]] = arith.cmpi sgt, %[[LEFT]], %{{.*}}
+// CHECK-NEXT: %[[AHEAD:.*]]:2 = scf.if %[[MORE]]
+// CHECK: arith.extsi %[[NEXT]]
+// CHECK-NEXT: tile.read written
+// CHECK: tile.read %arg
+// CHECK: else
+// CHECK-NEXT: scf.yield %[[NOW]], %[[NEXT]]
+// CHECK: %[[STORED:.*]] = attn.stored[%[[NUMBER]]] lse %[[NOW]] count %[[LEFT]]
+// CHECK-NEXT: %[[MERGED:.*]] = attn.merge %[[SO_FAR]], %[[STORED]]
+// CHECK: scf.yield %[[MERGED]], %[[NEXT]], %[[AHEAD]]#0, %[[AHEAD]]#1

@@ -273,17 +273,19 @@ def Attn_PartsOp : Attn_Op<"parts"> {
 def Attn_StoredOp : Attn_Op<"stored"> {
   let summary = "the union of up to 32 stored states";
   let description = [{
-    `number`, which differs between lanes, is the index of this lane's state; lanes from `count` on have none.
+    `number`, which differs between lanes, is the index of this lane's state, and `lse` what was stored for it; lanes from
+    `count` on have none.
 
     ```mlir
-    %s = attn.stored [%number] count %count : !attn.state<heads = 32, value_dim = 128>
+    %s = attn.stored [%number] lse %lse count %count : !attn.state<heads = 32, value_dim = 128>
     ```
   }];
   let arguments = (ins
     Arg<I32, "index of a stored state, different in each lane">:$number,
+    Arg<F32, "LSE of that state">:$lse,
     Arg<I32, "number of states; with 32 or more every lane has one">:$count);
   let results = (outs Attn_Described<Attn_StateType, "the union of the states">:$state);
-  let assemblyFormat = "`[` $number `]` `count` $count attr-dict `:` qualified(type($state))";
+  let assemblyFormat = "`[` $number `]` `lse` $lse `count` $count attr-dict `:` qualified(type($state))";
 }
 
 def Attn_WarpsOp : Attn_Op<"warps", [AllTypesMatch<["part", "state"]>]> {

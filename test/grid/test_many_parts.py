@@ -39,8 +39,13 @@ def test_each_part_has_its_weight(tokens, rounds, dims):
     assert_close_lse(got[1], wanted[1])
 
 
-def test_parts_of_a_contract_have_their_weights():
-    got, wanted, parts = attended(300_000, "row", dim=32)
-    assert parts > 64
+@pytest.mark.parametrize(
+    "tokens,rounds,dims",
+    [(300_000, 3, {"dim": 32}), (140_000, 2, {"dim": 64, "value_dim": 384})],
+    ids=["32", "64-384"],
+)
+def test_parts_of_a_contract_have_their_weights(tokens, rounds, dims):
+    got, wanted, parts = attended(tokens, "row", **dims)
+    assert parts > 32 * (rounds - 1)
     assert_close(got[0], wanted[0], 2e-3)
     assert_close_lse(got[1], wanted[1])

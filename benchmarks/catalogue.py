@@ -4,9 +4,8 @@
 from measuring.comparisons import comparison_bars
 from parts.attention import attention_bars, decode_points, feature_points, prefill_points
 from parts.backward import backward_bars, backward_points
-from parts.batches import batch_bars, batch_points
+from parts.batches import batch_bars, batch_points, chunk_points
 from parts.cache import append_bars, append_points, cache_points
-from parts.chunks import chunk_points
 from parts.context import context_bars, context_points
 from parts.deep import deep_bars, deep_points
 from parts.diffkv import diffkv_bars, diffkv_points
@@ -26,6 +25,7 @@ from parts.shared_backward import shared_backward_bars, shared_backward_points
 from parts.sharing import COMPARISONS
 from parts.significance import significance_bars, significance_points
 from parts.transformers import model_bars, model_points
+from parts.wide import wide_bars, wide_points
 
 PARTS = {
     "prefill": prefill_points,
@@ -34,6 +34,7 @@ PARTS = {
     "features": feature_points,
     "decode": decode_points,
     "mla": latent_points,
+    "wide": wide_points,
     "backward": backward_points,
     "eager": eager_points,
     "shared-backward": shared_backward_points,
@@ -65,6 +66,7 @@ OWN_BARS = {
     "shared-backward": shared_backward_bars,
     "tree-backward": deep_bars,
     "mla": latent_bars,
+    "wide": wide_bars,
     "python": python_bars,
     "quantized": quantized_bars,
     "significance": significance_bars,

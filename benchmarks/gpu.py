@@ -7,6 +7,7 @@
   features  sinks, windows, pages, ragged lengths, a soft cap: time per visited FLOP, against plain causal
   decode    paged, one row per sequence: bytes of keys and values per second, against copying and the same peers
   mla       decoding over latents: bytes per second against copying, TFLOP/s, against FlashInfer's MLA
+  wide      heads of 512 features: TFLOP/s against heads of 256, decode against copying
   backward  gradients of dense attention: attn against cuDNN, FlashAttention and FlashAttention-4; TFLOP/s
   eager     calls of small problems one after the other: us of the host, and back to back, beside the same peers
   shared-backward  forward and backward behind a shared prompt, against prompts replicated

@@ -32,6 +32,7 @@ from parts.shared_backward import measure_shared_backward
 from parts.sharing import COMPARISONS
 from parts.significance import measure_significance, significance_line
 from parts.transformers import measure_model, model_line
+from parts.wide import measure_wide, wide_line
 
 RUN_SECONDS = 300  # The longest time of one attn-run.
 
@@ -84,6 +85,11 @@ OWN = {
         measure_latent,
         latent_line,
         "ms of latent attention, TFLOP/s, latents per second; x: FlashInfer's time over attn's",
+    ),
+    "wide": (
+        measure_wide,
+        wide_line,
+        "ms of heads of 512 features, TFLOP/s beside those of heads of 256, bytes beside copying; x: a peer's time over attn's",
     ),
     "row": (
         measure_row,

@@ -23,6 +23,7 @@ from plots.graphs import (
     draw_planning,
     draw_row,
     draw_significance,
+    draw_wide,
 )
 from plots.palette import (
     COLOURS,
@@ -263,6 +264,7 @@ PANELS = {
     "significance": lambda axes, rows, sessions: draw_significance(axes, rows),
     "append": lambda axes, rows, sessions: draw_append(axes, rows),
     "mla": lambda axes, rows, sessions: draw_latents(axes, rows),
+    "wide": lambda axes, rows, sessions: draw_wide(axes, rows),
     "row": lambda axes, rows, sessions: draw_row(axes, rows),
     "outputs": lambda axes, rows, sessions: draw_outputs(axes, rows),
     "planning": lambda axes, rows, sessions: draw_planning(axes, rows),

@@ -229,6 +229,8 @@ OWN = (
     Own("decode over latents (MLA), 16 query heads", "mla", of_heads(16, "copy_share"), "of the bandwidth that copies reach"),
     Own("decode over latents (MLA), 128 query heads", "mla", of_heads(128, "tflops"), "TFLOP/s"),
     Own("decode over latents in e4m3, 16 query heads", "mla", lambda row: row.get("over_bf16"), "times as fast as bf16 on the same numbers"),
+    Own("prefill with heads of 512", "wide", times_of("of_narrow"), "of the TFLOP/s of heads of 256"),
+    Own("decode with heads of 512", "wide", times_of("copy_share"), "of the bandwidth that copies reach"),
     Own("new tokens, normalized, rotated and written", "append", times_of("of_copy"), "of the speed of copying"),
     Own("decoding with the significance of tokens", "significance", times_of("longer"), "times as long as without"),
     Own("full and streaming attention in one launch", "outputs", times_of("longer"), "times as long as full attention alone"),

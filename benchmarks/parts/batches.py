@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Many sequences and many heads: the part `batches` of `bench gpu`.
+"""Many sequences and many heads, and chunks of long prompts: the parts `batches` and `chunks` of `bench gpu`.
 
 Batches of 1 to 32 sequences of 512 to 8K tokens (and one of 16K and 32K), 8 to 128 heads in groups of 1 to 16, heads of
 64, 96, 128, 192 (values of 128) and 256 features.
+
+A chunk is the last rows of one sequence, which see all tokens before them, as engines read a long prompt. Tasks are few and
+long, so their division among blocks matters: an uneven one leaves blocks without work, and cut tasks read memory at
+different times (runtime/src/plan/Balance.cpp).
 """
 
 import math
 
+from measuring.points import Point
 from measuring.report import Problem
 
 # Bars: alone every point is as fast as the best peer; sustained none is below the least, and the mean is as
@@ -52,10 +57,31 @@ FULL = {
     (256, 256): ((4, 2048, 16, 16),),
 }
 
+# (rows, tokens, query heads, KV heads); the first are the quick ones.
+CHUNKS = (
+    (1536, 100_000, 16, 4),
+    (2048, 60_000, 24, 8),
+    (1536, 320_000, 16, 4),
+    (2048, 200_000, 16, 4),
+    (1536, 200_000, 32, 8),
+    (512, 200_000, 32, 8),
+    (1024, 100_000, 32, 8),
+    (1536, 100_000, 8, 8),
+    (1536, 100_000, 32, 32),
+    (3000, 65_000, 16, 4),
+    (1700, 131_072, 16, 2),
+    (8192, 131_072, 8, 2),
+    (700, 131_072, 64, 8),
+    (1280, 64_000, 40, 8),
+    (1920, 131_072, 32, 32),
+    (4096, 131_072, 32, 32),
+    (3500, 131_072, 16, 4),
+    (1536, 16_384, 16, 4),
+)
+QUICK_CHUNKS = 2
+
 
 def batch_points(quick):
-    from measuring.points import Point
-
     some = [*((128, "causal", shape) for shape in QUICK), (192, "causal", (4, 4096, 128, 128))]
     points = []
     for see, shapes in (("causal", CAUSAL), ("all", FULL)):
@@ -68,6 +94,19 @@ def batch_points(quick):
                 name = f"{batch} x {tokens} {q_heads}/{kv_heads} {dims} {'full' if see == 'all' else see}"
                 points.append(Point("batches", name, problem, (tokens,) * batch))
     return points
+
+
+def chunk_points(quick):
+    return [
+        Point(
+            "chunks",
+            f"{rows} behind {tokens} {q}/{kv}",
+            Problem(q, kv, 128, 128, "bf16", "dense", "causal"),
+            (tokens,),
+            rows,
+        )
+        for rows, tokens, q, kv in CHUNKS[: QUICK_CHUNKS if quick else None]
+    ]
 
 
 def batch_bars(row):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Draws the rows of `bench gpu graphs`: milliseconds of a step, and the host's part of them; and those of pages,
-diffkv, layouts, planning, duo, context, outputs, append, significance, latents and row."""
+diffkv, layouts, planning, duo, context, outputs, append, significance, latents, wide heads and row."""
 
 from parts.cache import COPY_BAR
 from parts.diffkv import PAPER_THROUGHPUT
@@ -14,6 +14,8 @@ from parts.planning import LIMIT_US as PLAN_LIMIT_US
 from parts.row import BARS as ROW_BARS
 from parts.row import row_bars
 from parts.significance import significance_limit
+from parts.wide import NARROW, RATE, wide_bars
+from parts.wide import SHARE as WIDE_SHARE
 from plots.palette import (
     COLOURS,
     LIMIT,
@@ -124,6 +126,19 @@ def draw_latents(axes, rows):
         f"over {SHARE} of copying (16 heads), {TFLOPS} TFLOP/s (128), {OVER_BF16} of bf16 (e4m3)", fontsize=8
     )
     head(axes, "decode over latents")
+    legend(axes)
+
+
+def draw_wide(axes, rows):
+    """Draw what heads of 512 features reach over their bars: of the rate of narrower heads, or of copying."""
+    numbers = [r["copy_share"] / WIDE_SHARE if "copy_share" in r else r["of_narrow"] / RATE for r in rows]
+    missed = [not all(met for _, met in wide_bars(r)) for r in rows]
+    bars(axes, [r["name"] for r in rows], numbers, missed)
+    axes.axvline(1, color=LIMIT, linewidth=1.2, label="bar")
+    axes.set_xlabel(
+        f"over {RATE} of the TFLOP/s of heads of {NARROW}, {WIDE_SHARE:.2f} of copying (decode)", fontsize=8
+    )
+    head(axes, "heads of 512 features")
     legend(axes)
 
 

@@ -19,9 +19,8 @@ from measure import line as line_of
 from measuring.points import region, visible_pairs
 from measuring.results import Results
 from parts.attention import decode_points, feature_points, prefill_points
-from parts.batches import batch_points
+from parts.batches import batch_points, chunk_points
 from parts.cache import Appending, AppendPoint, append_line, cache_points, measure_append
-from parts.chunks import chunk_points
 
 POINTS = [point for part in PARTS.values() for point in part(False)]
 

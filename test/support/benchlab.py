@@ -132,6 +132,15 @@ def fake_latents(point, bench):
     } | ({"bf16_ms": 1.5, "over_bf16": 1.5} if point.e4m3 else {})
 
 
+def fake_wide(point, bench):
+    """Return heads of 512 with two thirds of the rate of narrower ones, or of copying."""
+    about = {"key": point.key, "part": point.part, "name": point.name, "attn": {"run_ms": 1.0}}
+    share = {"copy_share": 0.67, "sustained_copy_share": 0.67}
+    rate = {"of_narrow": 0.67, "sustained_of_narrow": 0.67}
+    about |= {"tflops": 400.0, "peers_ms": {}, "declined": {}}
+    return about | (share if point.rows else rate)
+
+
 def fake_append(point, bench):
     """Return a kernel that takes a tenth longer than copying."""
     about = {"key": point.key, "part": point.part, "name": point.name, "of_copy": 0.91, "speedup": 3.0}
@@ -219,6 +228,7 @@ FAKES = {
     "context": fake_context,
     "append": fake_append,
     "mla": fake_latents,
+    "wide": fake_wide,
     "outputs": fake_outputs,
     "significance": fake_significance,
     "planning": fake_planning,

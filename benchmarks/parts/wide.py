@@ -84,14 +84,10 @@ def measure_wide(point, bench):
             "sustained_copy_share": wide.kv_bytes() / sustained["attn"] * 1e3 / copies,
         }
     half = point.of_dim(NARROW)
-    narrow = bench.contest(half, ())
-    rate = {
-        name: half.flops() / ms / 1e9
-        for name, ms in (("alone", narrow.alone["attn"]), ("sustained", narrow.sustained["attn"]))
-    }
+    narrow, times = bench.contest(half, ()), wide.flops() / half.flops()
     return row | {
-        "of_narrow": row["tflops"] / rate["alone"],
-        "sustained_of_narrow": wide.flops() / sustained["attn"] / 1e9 / rate["sustained"],
+        "of_narrow": times * narrow.alone["attn"] / ms,
+        "sustained_of_narrow": times * narrow.sustained["attn"] / sustained["attn"],
     }
 
 

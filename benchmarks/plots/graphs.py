@@ -118,27 +118,24 @@ def draw_latents(axes, rows):
             return row["over_bf16"] / OVER_BF16
         return row["copy_share"] / SHARE if row["q_heads"] == 16 else row["tflops"] / TFLOPS
 
-    numbers = [over_bar(r) for r in rows]
-    missed = [not all(met for _, met in latent_bars(r)) for r in rows]
-    bars(axes, [r["name"] for r in rows], numbers, missed)
-    axes.axvline(1, color=LIMIT, linewidth=1.2, label="bar")
-    axes.set_xlabel(
-        f"over {SHARE} of copying (16 heads), {TFLOPS} TFLOP/s (128), {OVER_BF16} of bf16 (e4m3)", fontsize=8
-    )
-    head(axes, "decode over latents")
-    legend(axes)
+    label = f"over {SHARE} of copying (16 heads), {TFLOPS} TFLOP/s (128), {OVER_BF16} of bf16 (e4m3)"
+    over_bars(axes, rows, [over_bar(r) for r in rows], latent_bars, label, "decode over latents")
 
 
 def draw_wide(axes, rows):
     """Draw what heads of 512 features reach over their bars: of the rate of narrower heads, or of copying."""
     numbers = [r["copy_share"] / WIDE_SHARE if "copy_share" in r else r["of_narrow"] / RATE for r in rows]
-    missed = [not all(met for _, met in wide_bars(r)) for r in rows]
+    label = f"over {RATE} of the TFLOP/s of heads of {NARROW}, {WIDE_SHARE:.2f} of copying (decode)"
+    over_bars(axes, rows, numbers, wide_bars, label, "heads of 512 features")
+
+
+def over_bars(axes, rows, numbers, bars_of, label, title):
+    """Draw numbers that are multiples of each row's bar."""
+    missed = [not all(met for _, met in bars_of(r)) for r in rows]
     bars(axes, [r["name"] for r in rows], numbers, missed)
     axes.axvline(1, color=LIMIT, linewidth=1.2, label="bar")
-    axes.set_xlabel(
-        f"over {RATE} of the TFLOP/s of heads of {NARROW}, {WIDE_SHARE:.2f} of copying (decode)", fontsize=8
-    )
-    head(axes, "heads of 512 features")
+    axes.set_xlabel(label, fontsize=8)
+    head(axes, title)
     legend(axes)
 
 

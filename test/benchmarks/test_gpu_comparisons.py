@@ -3,16 +3,21 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from attnlab import attn_run
-from benchlab import SESSION, FakeRun, bench_of
-from catalogue import bars
-from measure import Clock, measure_all, missing
+from benchlab import SESSION, FakeContest, FakeRun, bench_of
+from catalogue import PARTS, bars
+from contest import Contest, Measured
+from measure import Clock, heading, line, measure_all, missing
 from measuring.comparisons import compare
+from measuring.report import import_attn
 from measuring.results import Results
+from parts import wide
 from parts.cache import cache_points
 from parts.sharing import COMPARISONS, TreePoint, shared_points, tree_points
+from parts.wide import WidePoint, measure_wide, wide_line
 
 COMPARED = [point for part in COMPARISONS.values() for point in part(False)]
 
@@ -129,3 +134,71 @@ def test_cache_points_move_what_they_count(point, tmp_path):
     # Some rows are skipped.
     assert 0.5 < (report["bytes_floor"] - 160 * slots) / (2 * 2 * 40 * point.row_bytes()) < 1
     assert report["slots"] <= 5 * slots * 40
+
+
+# --- heads of 512, beside heads of 256 and copying ---------------------------------------------------------------
+
+PAGES = {"rows": 1, "store": "paged<64>"}
+
+
+def wide_bench(contest):
+    return SimpleNamespace(contest=contest, results=SimpleNamespace(session=SESSION))
+
+
+def measured_wide(point, peers=None):
+    contest = FakeContest(FakeRun(2.0), peers)
+    return measure_wide(point, wide_bench(contest)), contest
+
+
+def test_wide_points():
+    points = PARTS["wide"](False)
+    assert len({point.key for point in points}) == len(points) == 7 and len(PARTS["wide"](True)) == 2
+    assert Clock.work(points[0]) == points[0].seconds() and "512 features" in heading(points[0])
+    prompt, half = points[0].of_dim(512), points[0].of_dim(256)
+    assert prompt.flops() == 2 * half.flops() == 2 * (8192 * 8193 // 2) * 16 * 1024
+    assert points[4].of_dim(512).kv_bytes() == 16 * 8192 * 4 * 1024 * 2
+
+
+def test_wide_prefill_is_compared_with_heads_of_256():
+    row, contest = measured_wide(WidePoint(8192), {"flex": 3.0})
+    assert [(point.problem.dim, names) for point, names, _ in contest.asked] == [
+        (512, ("cudnn", "flash", "flex")),
+        (256, ()),
+    ]
+    assert row["of_narrow"] == row["sustained_of_narrow"] == 2.0  # Twice the work in the same time.
+    times = {512: ({"attn": 5.0}, {"attn": 8.0}), 256: ({"attn": 2.0}, {"attn": 2.0})}
+    other = measure_wide(
+        WidePoint(8192), wide_bench(lambda point, names: Measured(*times[point.problem.dim]))
+    )
+    assert other["of_narrow"] == 0.8 and other["sustained_of_narrow"] == 0.5
+    assert row["ratio_to_best_peer"] == 1.5 and "flex x1.50" in line(row) == wide_line(row)
+    assert bars(row, SESSION) == [
+        ("0.75 of the rate of heads of 256", True),
+        ("as fast as the best peer", True),
+    ]
+    slow = row | {"of_narrow": 0.74, "peers_ms": {}}
+    assert bars(slow, SESSION) == [("0.75 of the rate of heads of 256", False)]
+
+
+def test_wide_decode_is_compared_with_copying():
+    row, contest = measured_wide(WidePoint(8192, 16, **PAGES))
+    assert len(contest.asked) == 1 and contest.asked[0][1] == ()
+    assert row["copy_share"] == pytest.approx(16 * 8192 * 8192 / 2e-3 / 4e12)
+    assert row["sustained_copy_share"] == pytest.approx(row["copy_share"] / 1.1)
+    assert bars(row, SESSION) == [("0.90 of copying", False)] and "of copying" in line(row)
+
+
+@pytest.mark.parametrize("point", [WidePoint(70), WidePoint(70, 2, **PAGES)], ids=["prefill", "decode"])
+def test_tiny_wide_heads(point, monkeypatch):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    import_attn()
+    monkeypatch.setattr(wide, "PEERS", ())  # FlexAttention compiles for long.
+
+    def alone(functions):
+        for function in functions.values():
+            function()
+        return dict.fromkeys(functions, 2.0)
+
+    timer = SimpleNamespace(alone=alone, sustained=lambda runs, *_: dict.fromkeys(runs, 2.0))
+    row = measure_wide(point, wide_bench(Contest(torch, timer, device="cpu")))
+    assert row["difference"] < 0.03 and row["attn"]["run_ms"] == 2.0

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The parts of `bench gpu` that read tensors as engines lay them, latents, and wide heads, as far as no GPU is needed: tiny ones
-on the host."""
+"""The parts of `bench gpu` that read tensors as engines lay them, and latents, as far as no GPU is needed: tiny ones on
+the host."""
 
 import types
 
@@ -8,17 +8,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from benchlab import SESSION, FakeContest, FakeRun  # noqa: E402
 from catalogue import PARTS, bars  # noqa: E402
-from contest import Contest  # noqa: E402
 from measure import Clock, heading, line  # noqa: E402
 from measuring import report  # noqa: E402
-from parts import latent, layouts, wide  # noqa: E402
+from parts import latent, layouts  # noqa: E402
 from parts.latent import LatentPoint, latent_line, measure_latent  # noqa: E402
 from parts.layouts import LayoutPoint, layouts_line, measure_layouts  # noqa: E402
-from parts.wide import WidePoint, measure_wide, wide_line  # noqa: E402
-
-PAGES = {"rows": 1, "store": "paged<64>"}
 
 
 def bench(seconds):
@@ -119,59 +114,3 @@ def test_wrong_latents_are_not_timed(monkeypatch):
     monkeypatch.setattr(latent.Latents, "definition", lambda self, s: -whole(self, s))
     with pytest.raises(RuntimeError, match="from the definition"):
         measure_latent(LatentPoint(1, 20, 2, device="host"), latent_bench())
-
-
-def measured_wide(point, peers=None):
-    contest = FakeContest(FakeRun(2.0), peers)
-    results = types.SimpleNamespace(session=SESSION)
-    return measure_wide(point, types.SimpleNamespace(contest=contest, results=results)), contest
-
-
-def test_wide_points():
-    points = PARTS["wide"](False)
-    assert len({point.key for point in points}) == len(points) == 7 and len(PARTS["wide"](True)) == 2
-    assert Clock.work(points[0]) == points[0].seconds() and "512 features" in heading(points[0])
-    prompt, half = points[0].of_dim(512), points[0].of_dim(256)
-    assert prompt.flops() == 2 * half.flops() == 2 * (8192 * 8193 // 2) * 16 * 1024
-    assert points[4].of_dim(512).kv_bytes() == 16 * 8192 * 4 * 1024 * 2
-
-
-def test_wide_prefill_is_compared_with_heads_of_256():
-    row, contest = measured_wide(WidePoint(8192), {"flex": 3.0})
-    assert [(point.problem.dim, names) for point, names, _ in contest.asked] == [
-        (512, ("cudnn", "flash", "flex")),
-        (256, ()),
-    ]
-    assert row["of_narrow"] == row["sustained_of_narrow"] == 2.0  # Twice the work in the same time.
-    assert row["ratio_to_best_peer"] == 1.5 and "flex x1.50" in line(row) == wide_line(row)
-    assert bars(row, SESSION) == [
-        ("0.75 of the rate of heads of 256", True),
-        ("as fast as the best peer", True),
-    ]
-    slow = row | {"of_narrow": 0.74, "peers_ms": {}}
-    assert bars(slow, SESSION) == [("0.75 of the rate of heads of 256", False)]
-
-
-def test_wide_decode_is_compared_with_copying():
-    row, contest = measured_wide(WidePoint(8192, 16, **PAGES))
-    assert len(contest.asked) == 1 and contest.asked[0][1] == ()
-    assert row["copy_share"] == pytest.approx(16 * 8192 * 8192 / 2e-3 / 4e12)
-    assert row["sustained_copy_share"] == pytest.approx(row["copy_share"] / 1.1)
-    assert bars(row, SESSION) == [("0.90 of copying", False)] and "of copying" in line(row)
-
-
-@pytest.mark.parametrize("point", [WidePoint(70), WidePoint(70, 2, **PAGES)], ids=["prefill", "decode"])
-def test_tiny_wide_heads(point, monkeypatch):
-    report.import_attn()
-    monkeypatch.setattr(wide, "PEERS", ())  # FlexAttention compiles for long.
-
-    def alone(functions):
-        for function in functions.values():
-            function()
-        return dict.fromkeys(functions, 2.0)
-
-    timer = types.SimpleNamespace(alone=alone, sustained=lambda runs, *_: dict.fromkeys(runs, 2.0))
-    results = types.SimpleNamespace(session=SESSION)
-    bench = types.SimpleNamespace(contest=Contest(torch, timer, device="cpu"), results=results)
-    row = measure_wide(point, bench)
-    assert row["difference"] < 0.03 and row["attn"]["run_ms"] == 2.0

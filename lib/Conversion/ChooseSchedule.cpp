@@ -312,8 +312,8 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
       if (brief)
         chosen.push_back(brief);
       // Over quantized latents two warps that share the weights of 16 rows convert each key once. They
-      // are 1.9 to 2.2 times as fast as tiles of 64 rows, with 128 heads, too (H200, 2026-12-02).
-      if (!few.getSharedWeights())
+      // are 1.9 to 2.2 times as fast as tiles of 64 rows on mma, with 128 heads, too (H200, 2026-12-02).
+      if (!few.getSharedWeights() || many.getKind() == ScheduleKind::Wgmma)
         chosen.push_back(many);
       return success();
     }
@@ -332,7 +332,7 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
       return "its rings have keys and values apart, or values that are a part of their keys, not both";
     // Kernels of a numerics contract multiply the same numbers, and kernels of few rows widen in registers.
     const bool byRow = numericsAttr.isOn(function);
-    if (!shape.converted() || (shape.mayWiden() && !byRow))
+    if (!shape.converted() || (shape.mayWiden() && !byRow) || shape.mayWidenLatents())
       return "";
     std::string text;
     llvm::raw_string_ostream(text) << "wgmma reads keys and values from shared memory as they are, and does "
@@ -374,10 +374,10 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
     // The shorter the dim, the more the exponentials weigh, so a third warpgroup hides them. Its registers
     // come also from the producer, which then cannot address parts of pages or several stores.
     using namespace prefilling;
-    if (shape.converted())
-      return hopperTile(model, shape, twoConsumers, /*tma=*/false);
     if (ScheduleAttr shared = sharedTile(model, shape))
       return shared;
+    if (shape.converted())
+      return shape.mayWiden() ? hopperTile(model, shape, twoConsumers, /*tma=*/false) : ScheduleAttr();
     bool isShort = shape.valueDim <= shortHead && shape.keyDim <= shortHead;
     if (isShort && shape.regions.size() == 1 && shape.masks <= fewMasks)
       if (ScheduleAttr three = hopperTile(model, shape, threeConsumers, /*tma=*/true);

@@ -73,7 +73,7 @@ private:
           tile::ScheduleFields f;
           f.rows = rows, f.keys = keys, f.warps = shape.valueSlices(), f.stages = stages, f.blocks = blocks;
           f.splitKeys = false, f.queryInRegisters = false, f.valueSlices = shape.valueSlices();
-          if (shape.converted() && keys % (2 * mmaKeys) == 0 && model.mayShareWeights(keys / 2))
+          if (keys % (2 * mmaKeys) == 0 && model.mayShareWeightsOfWarps())
             f.sharedWeights = true;
           if (auto schedule = ScheduleAttr::get(context, f); fits(schedule))
             return schedule;

@@ -67,16 +67,20 @@ int64_t ScheduleModel::valueBoxesOf(ArrayRef<int64_t> copies, int64_t keys) cons
 
 /// Each warpgroup reads the features of its values from rings of their own, in whole panels.
 bool ScheduleModel::mayShareWeights(int64_t half) const {
-  if (shape.converted()) { // by two warps, whose weights take no factors; a contract ends sums at each part
-    if (!shape.areLatent() || shape.valueSlices() != 2 || shape.regions.size() != 1 || !shape.rawScores ||
-        shape.byRow)
-      return false;
-    const rt::Store store = storeOf(shape.regions.front());
-    return store.keys.format.hasSharedScale() && !store.isOfClass();
-  }
-  return shape.areLatent() && shape.valueSlices() == 2 && regionsByTiles(shape.regions).size() == 1 &&
-         shape.valueDim % (2 * panelFeatures) == 0 && shape.keyDim % panelFeatures == 0 &&
-         mayLoadByTma(half) && alignsTiles(half);
+  if (!shape.areLatent() || shape.valueSlices() != 2 || shape.valueDim % (2 * panelFeatures) != 0 ||
+      shape.keyDim % panelFeatures != 0 || !alignsTiles(half))
+    return false;
+  if (shape.converted())
+    return shape.mayWidenLatents();
+  return regionsByTiles(shape.regions).size() == 1 && mayLoadByTma(half);
+}
+
+bool ScheduleModel::mayShareWeightsOfWarps() const {
+  if (!shape.converted() || !shape.areLatent() || shape.valueSlices() != 2 || shape.regions.size() != 1 ||
+      !shape.rawScores || shape.byRow) // their weights take no factors; a contract ends sums at each part
+    return false;
+  const rt::Store store = storeOf(shape.regions.front());
+  return store.keys.format.hasSharedScale() && !store.isOfClass();
 }
 
 /// Results may leave by TMA store from the queries' stage, one box per warpgroup, while another stage takes
@@ -127,7 +131,7 @@ int64_t ScheduleModel::sharedBytes(ScheduleAttr schedule) const {
       }
     std::optional<int64_t> units;
     if (schedule.sharesWeights()) {
-      memory.place(weightsTile(schedule, weightElement(shape.regions, shape.element)));
+      memory.place(weightsTile(schedule, weightElement(schedule, shape.regions, shape.element)));
       units = memory.place(unitsTile(schedule));
     }
     if (narrowsQueries(schedule, shape.regions, shape.element)) {
@@ -143,7 +147,8 @@ int64_t ScheduleModel::sharedBytes(ScheduleAttr schedule) const {
   RingType values = RingType::get(context, stages, valueTile(schedule.getWarpKeys()));
   int64_t slots = *schedule.getQueryStages();
   memory.place(RingType::get(context, slots, queries));
-  if (shape.converted() && shape.mayWiden()) { // other rings have barriers behind each
+  if (shape.converted() && !schedule.sharesWeights() &&
+      shape.mayWiden()) { // other rings have barriers behind each
     int64_t barriersOfStages = 0;
     for (const WideningRing &ring :
          wideningRings(shape.regions.front(), schedule.getWarpKeys(), shape.keyDim, shape.valueDim, stages)) {
@@ -163,7 +168,7 @@ int64_t ScheduleModel::sharedBytes(ScheduleAttr schedule) const {
       memory.place(RingType::get(context, stages, tile));
       ++rings;
     }
-    memory.place(weightsTile(schedule, weightElement(shape.regions, shape.element)));
+    memory.place(weightsTile(schedule, weightElement(schedule, shape.regions, shape.element)));
     memory.place(unitsTile(schedule));
   } else {
     memory.place(keys);
@@ -216,7 +221,8 @@ ScheduleAttr ScheduleModel::completeRoles(ScheduleAttr schedule, int64_t querySt
   MLIRContext *context = schedule.getContext();
   const int64_t warpKeys = schedule.getWarpKeys();
   f.queryStages = queryStages;
-  fill(f.producers, ScheduleAttr::groupWarps);
+  const bool holds = widensOnTheWay(schedule, shape.regions);
+  fill(f.producers, (holds ? 2 : 1) * ScheduleAttr::groupWarps);
   if (f.keyCopies.empty())
     f.keyCopies = f.valueCopies;
   if (f.keyCopies.empty())
@@ -231,9 +237,10 @@ ScheduleAttr ScheduleModel::completeRoles(ScheduleAttr schedule, int64_t querySt
   int64_t lines = *f.epilogue == Epilogue::Send ? ScheduleAttr::groupRows : *f.rows;
   fill(f.queryCopy, fetches ? lines : ScheduleAttr::gathered);
   bool gathers = *f.queryCopy == ScheduleAttr::gathered;
-  Registers registers = shape.converted() ? registersOfWidening
-                                          : registersOfRoles(schedule.getConsumers(), gathers,
-                                                             schedule.getSliceFeatures(shape.valueDim));
+  Registers registers = holds               ? registersOfHolding
+                        : shape.converted() ? registersOfWidening
+                                            : registersOfRoles(schedule.getConsumers(), gathers,
+                                                               schedule.getSliceFeatures(shape.valueDim));
   fill(f.producerRegisters, registers.producer);
   // A single consumer begins with more registers than two consumers get.
   fill(f.consumerRegisters, std::max(registers.consumer, firstRegisters(ScheduleAttr::get(context, f))));

@@ -144,7 +144,7 @@ int64_t ScheduleModel::fragmentRoom(ScheduleAttr schedule) const {
            : severalMasks                                                   ? room::threeOfMasks
                                                                             : room::three;
   int64_t masks = manyMasks ? room::ofManyMasks : severalMasks && !even ? room::ofMasksAndGather : 0;
-  if (schedule.loadsTokensByTma())
+  if (schedule.loadsTokensByTma() || schedule.sharesWeights())
     return !severalMasks && (simple || even || wide) ? room::tmaRoomy : room::tmaLoaded - masks;
   if (shape.converted() && simple)
     return room::widened;

@@ -37,6 +37,8 @@ std::optional<ScheduleShape> ScheduleShape::of(func::FuncOp function) {
   ScheduleShape shape;
   shape.element = query.getElementType();
   shape.byRow = numericsAttr.isOn(function);
+  if (Value gate = finish.getGate())
+    shape.gatesFeatures = cast<RankedTensorType>(gate.getType()).getRank() == 3;
   shape.quantizedOutput = getElementTypeOrSelf(finish.getOutput()) != shape.element;
   for (UpdateOp update : updatesOf(function, finish)) {
     shape.group = query.getDimSize(1) / update.getKVHeads();
@@ -93,6 +95,17 @@ static bool isWidenable(const rt::StorePart &part, int64_t tileDim, int64_t most
     return format.groups(part.dim) <= mostGroups && format.group % run == 0;
   const bool converts = format.codes == rt::DType::F8E4M3FN || format.codes == rt::DType::F8E5M2;
   return converts && format.hasSharedScale();
+}
+
+/// Their scale is a part of the softmax's unit and of results, so no factor is left for a tile. Gates of
+/// features take registers that two warpgroups of producers leave to no others.
+bool ScheduleShape::mayWidenLatents() const {
+  if (regions.size() != 1 || !areLatent() || byRow || gatesFeatures)
+    return false;
+  const rt::Store store = storeOf(regions.front());
+  const rt::Format &format = store.keys.format;
+  return format.codes == rt::DType::F8E4M3FN && format.hasSharedScale() && !store.isOfClass() &&
+         store.keys.dim == keyDim && store.values.dim == valueDim;
 }
 
 bool ScheduleShape::mayWiden() const {

@@ -71,6 +71,10 @@ bool mlir::attn::widensTokens(ScheduleAttr schedule, ArrayRef<KVType> regions) {
   return schedule.getKind() == ScheduleKind::Wgmma && llvm::any_of(regions, isQuantized);
 }
 
+bool mlir::attn::widensOnTheWay(ScheduleAttr schedule, ArrayRef<KVType> regions) {
+  return widensTokens(schedule, regions) && schedule.sharesWeights();
+}
+
 SharedType mlir::attn::widenedTile(SharedType tile, Type element) {
   return SharedType::get(tile.getContext(), tile.getRowAxis(), tile.getRows(), tile.getColAxis(),
                          tile.getCols(), element, tile.getSwizzled(), tile.getBoxes());
@@ -140,9 +144,9 @@ SmallVector<SharedType> mlir::attn::halvesOf(SharedType half, ScheduleAttr sched
   return {some(first), some(rest), some(first), some(rest)};
 }
 
-Type mlir::attn::weightElement(ArrayRef<KVType> regions, Type element) {
-  return isa<QuantizedType>(regions.front().getKey()) ? Type(Float16Type::get(element.getContext()))
-                                                      : element;
+Type mlir::attn::weightElement(ScheduleAttr schedule, ArrayRef<KVType> regions, Type element) {
+  const bool converts = schedule.getKind() == ScheduleKind::Mma && isQuantized(regions.front());
+  return converts ? Type(Float16Type::get(element.getContext())) : element;
 }
 
 SharedType mlir::attn::weightsTile(ScheduleAttr schedule, Type element) {

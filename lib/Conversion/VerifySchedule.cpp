@@ -37,11 +37,12 @@ LogicalResult ScheduleModel::verifyTokenCopies(ScheduleAttr schedule, EmitError 
 
 LogicalResult ScheduleModel::verifyWidening(ScheduleAttr schedule, EmitError emitError) const {
   Type converted = shape.converted();
-  if (converted && !shape.mayWiden())
+  const bool shares = schedule.sharesWeights(); // tokens become floats of the queries' type
+  if (converted && !shape.mayWiden() && !shares)
     return emitError() << schedule
                        << " multiplies keys and values of f16 or bf16, and producers do not widen "
                        << converted << " here; nearest legal: a schedule of kind mma";
-  const bool narrows = converted && shape.element.isBF16();
+  const bool narrows = converted && shape.element.isBF16() && !shares;
   if (schedule.getQueryInRegisters() != narrows)
     return emitError() << schedule
                        << " has query_in_registers = " << (schedule.getQueryInRegisters() ? "true" : "false")
@@ -125,10 +126,13 @@ LogicalResult ScheduleModel::verify(ScheduleAttr schedule,
       return emitError() << schedule << " has tiles of keys and values that are no multiples of 1024 bytes, "
                          << "after which swizzles repeat; the nearest number of keys that has is "
                          << llvm::alignTo(schedule.getWarpKeys(), 32);
-    if (schedule.sharesWeights() && !(mayShareWeights(schedule.getWarpKeys()) && schedule.loadsTokensByTma()))
+    const bool comes = shape.converted() ? !schedule.loadsTokensByTma() : schedule.loadsTokensByTma();
+    if (schedule.sharesWeights() && !(mayShareWeights(schedule.getWarpKeys()) && comes))
       return emitError()
              << schedule << " has shared_weights: expected values of 257 to 512 features that are the "
-             << "first of their keys, of multiples of 128 and 64 features, in 16 bits, loaded by TMA";
+             << "first of their keys, of multiples of 128 and 64 features, in 16 bits loaded by TMA, or in "
+                "one "
+             << "region of e4m3 with a scale that all tokens share, gathered and without numerics";
     if (schedule.getExchangeStages())
       return emitError() << schedule << " has exchange_stages, and only gradients are exchanged";
     if (failed(verifyTokenCopies(schedule, emitError)) || failed(verifyQueryCopies(schedule, emitError)))
@@ -136,8 +140,7 @@ LogicalResult ScheduleModel::verify(ScheduleAttr schedule,
     if (failed(verifyRoles(schedule, emitError)))
       return failure();
   }
-  if (schedule.sharesWeights() && schedule.getKind() == ScheduleKind::Mma &&
-      !(shape.converted() && mayShareWeights(schedule.getWarpKeys())))
+  if (schedule.sharesWeights() && schedule.getKind() == ScheduleKind::Mma && !mayShareWeightsOfWarps())
     return emitError()
            << schedule << " has shared_weights: expected one region of latents whose values have 257 to 512 "
            << "features, in e4m3 with a scale that all tokens share, without score regions, stores "

@@ -353,7 +353,7 @@ func.func @widened_by_row(%q: !query {attn.name = "q"}, %kv: !codes {attn.name =
 // -----
 
 // Weights are shared where warpgroups have values that are the first features of the keys.
-// expected-error @+1 {{has shared_weights: expected values of 257 to 512 features that are the first of their keys, of multiples of 128 and 64 features, in 16 bits, loaded by TMA}}
+// expected-error @+1 {{has shared_weights: expected values of 257 to 512 features that are the first of their keys, of multiples of 128 and 64 features, in 16 bits loaded by TMA, or in one region of e4m3 with a scale that all tokens share, gathered and without numerics}}
 func.func @shared(%q: tensor<?x8x512xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 512, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x512xbf16>
     attributes {tile.schedules = [#tile.schedule<wgmma, rows = 64, keys = 64, warps = 8, stages = 1, blocks = 1, split_keys = false, query_in_registers = false, value_slices = 2, shared_weights = true>]} {
   %0 = attn.init %q : tensor<?x8x512xbf16> -> !attn.state<heads = 8, value_dim = 512>
@@ -377,13 +377,51 @@ func.func @shared_of_tokens(%q: tensor<?x16x576xbf16> {attn.name = "q"}, %kv: !l
 
 // -----
 
-// No producer widens latents, and rings of widened tokens have no size.
+// Producers widen latents whose warpgroups share weights, and no others.
 !codes = !attn.kv<dense, heads = 1, dim = 576, key = !attn.quantized<f8E4M3FN, per = tensor>, value = first<512>>
 // expected-error @+1 {{multiplies keys and values of f16 or bf16, and producers do not widen}}
 func.func @latents_on_wgmma(%q: tensor<?x16x576xbf16> {attn.name = "q"}, %kv: !codes {attn.name = "kv"}) -> tensor<?x16x512xbf16>
     attributes {tile.schedules = [#tile.schedule<wgmma, rows = 64, keys = 64, warps = 8, stages = 1, blocks = 1, split_keys = false, query_in_registers = false, value_slices = 2>]} {
   %0 = attn.init %q : tensor<?x16x576xbf16> -> !attn.state<heads = 16, value_dim = 512>
   %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x16x576xbf16>, !codes -> !attn.state<heads = 16, value_dim = 512>
+  %o = attn.finish %1 : !attn.state<heads = 16, value_dim = 512> -> tensor<?x16x512xbf16>
+  return %o : tensor<?x16x512xbf16>
+}
+
+// -----
+
+!codes = !attn.kv<dense, heads = 1, dim = 576, key = !attn.quantized<f8E4M3FN, per = tensor>, value = first<512>>
+// expected-error @+1 {{has query_in_registers = true: expected false, where wgmma reads queries from shared memory}}
+func.func @widened_beside_narrowed(%q: tensor<?x16x576xbf16> {attn.name = "q"}, %kv: !codes {attn.name = "kv"}) -> tensor<?x16x512xbf16>
+    attributes {tile.schedules = [#tile.schedule<wgmma, rows = 64, keys = 128, warps = 8, stages = 1, blocks = 1, split_keys = false, query_in_registers = true, value_slices = 2, shared_weights = true>]} {
+  %0 = attn.init %q : tensor<?x16x576xbf16> -> !attn.state<heads = 16, value_dim = 512>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x16x576xbf16>, !codes -> !attn.state<heads = 16, value_dim = 512>
+  %o = attn.finish %1 : !attn.state<heads = 16, value_dim = 512> -> tensor<?x16x512xbf16>
+  return %o : tensor<?x16x512xbf16>
+}
+
+// -----
+
+// Under a numerics contract no producer widens latents.
+!codes = !attn.kv<dense, heads = 1, dim = 576, key = !attn.quantized<f8E4M3FN, per = tensor>, value = first<512>>
+// expected-error @+1 {{which kernels of a numerics contract do not; nearest legal: a schedule of kind mma}}
+func.func @widened_latents_by_row(%q: tensor<?x16x576xbf16> {attn.name = "q"}, %kv: !codes {attn.name = "kv"}) -> tensor<?x16x512xbf16>
+    attributes {attn.numerics = "row", tile.schedules = [#tile.schedule<wgmma, rows = 64, keys = 128, warps = 8, stages = 1, blocks = 1, split_keys = false, query_in_registers = false, value_slices = 2, shared_weights = true>]} {
+  %0 = attn.init %q : tensor<?x16x576xbf16> -> !attn.state<heads = 16, value_dim = 512>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x16x576xbf16>, !codes -> !attn.state<heads = 16, value_dim = 512>
+  %o = attn.finish %1 : !attn.state<heads = 16, value_dim = 512> -> tensor<?x16x512xbf16>
+  return %o : tensor<?x16x512xbf16>
+}
+
+// -----
+
+// Nor where each token has a scale.
+!lines = !attn.kv<dense, heads = 1, dim = 576, key = !attn.quantized<f8E4M3FN, per = token>, value = first<512>>
+// expected-error @+1 {{has shared_weights: expected values of 257 to 512 features that are the first of their keys, of multiples of 128 and 64 features, in 16 bits loaded by TMA, or in one region of e4m3 with a scale that all tokens share, gathered and without numerics}}
+func.func @widened_lines_of_tokens(%q: tensor<?x16x576xbf16> {attn.name = "q"}, %kv: !lines {attn.name = "kv"}) -> tensor<?x16x512xbf16>
+    attributes {tile.schedules = [#tile.schedule<wgmma, rows = 64, keys = 128, warps = 8, stages = 1, blocks = 1, split_keys = false, query_in_registers = false, value_slices = 2, shared_weights = true>]} {
+  %0 = attn.init %q : tensor<?x16x576xbf16> -> !attn.state<heads = 16, value_dim = 512>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x16x576xbf16>, !lines -> !attn.state<heads = 16, value_dim = 512>
   %o = attn.finish %1 : !attn.state<heads = 16, value_dim = 512> -> tensor<?x16x512xbf16>
   return %o : tensor<?x16x512xbf16>
 }

@@ -84,7 +84,7 @@ def latent_bench():
 
 def test_latent_points():
     points = PARTS["mla"](False)
-    assert len({point.key for point in points}) == len(points) == 15 and len(PARTS["mla"](True)) == 3
+    assert len({point.key for point in points}) == len(points) == 19 and len(PARTS["mla"](True)) == 3
     assert Clock.work(points[0]) == points[0].seconds() and "latent" in heading(points[0])
     assert points[1].latent_bytes() == 128 * 8192 * 1152
     assert points[1].flops() == 2 * 128 * 8192 * 128 * 1088
@@ -106,6 +106,8 @@ def test_tiny_latents_in_e4m3():
     row = measure_latent(LatentPoint(2, 70, 16, e4m3=True, device="host"), latent_bench())
     assert row["difference"] < latent.DIFFERENCE and row["over_bf16"] == 1.0 and not row["peers_ms"]
     assert "x1.00 of bf16" in latent_line(row) and bars(row, {}) == [("1.6 times as fast as bf16", False)]
+    many = row | {"q_heads": 128, "shape": [128, 128, 8192], "tflops": 400.0}
+    assert bars(many, {}) == []
 
 
 def test_wrong_latents_are_not_timed(monkeypatch):

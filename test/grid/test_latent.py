@@ -183,7 +183,10 @@ def tree(*nodes, heads, bytes_of_token):
     }
 
 
-@pytest.mark.parametrize("heads,key,size", [(16, E4M3.format(per="tensor"), 1), (128, "bf16", 2)])
+@pytest.mark.parametrize(
+    "heads,key,size",
+    [(16, E4M3.format(per="tensor"), 1), (128, E4M3.format(per="tensor"), 1), (128, "bf16", 2)],
+)
 def test_shared_weights_over_several_segments(tmp_path, heads, key, size):
     """Queries are narrowed once for a task of several segments, and sums are exchanged once."""
     workload = tree((-1, 0, 300), (0, 1, 5), (0, 2, 70), heads=heads, bytes_of_token=576 * size)
@@ -205,10 +208,10 @@ def test_halves_in_front_of_a_contracts_first_token(tmp_path, page, see):
     check_shared(tmp_path, *sizes, store=f"paged<{page}>", see=see, attributes='attn.numerics = "row"')
 
 
-def test_a_half_behind_the_last_token_is_not_read(tmp_path):
-    told = check_shared(
-        tmp_path, "--dim=batch=1", "--dim=q_len=1", "--dim=kv_len=1088", "--blocks=1", heads=64
-    )
+@pytest.mark.parametrize("key", ["bf16", E4M3.format(per="tensor")])
+def test_a_half_behind_the_last_token_is_not_read(tmp_path, key):
+    sizes = ("--dim=batch=1", "--dim=q_len=1", "--dim=kv_len=1088", "--blocks=1")
+    told = check_shared(tmp_path, *sizes, heads=64, key=key)
     assert float(re.search(r"memory .*: (\S+) times the floor", told).group(1)) < 1.01
 
 

@@ -100,6 +100,38 @@ def test_heads_and_rows(heads, rows):
     assert attn.check(spec(q_heads=heads), batch=2, q_len=rows, kv_len=(9, 51)).right
 
 
+MANY = (
+    (latents(page_size=64), 1, (40, 330), {}),
+    (latents(Packed, scales="head"), 3, (3, 64, 128, 129, 200), {"dtype": "float16"}),
+    (latents(Dense), 2, 200, {"see": attn.window(70), "sink_logits": True}),
+    (latents(page_size=1), 1, (40, 130), {"score": lambda s, h, qi, ki: 30 * attn.math.tanh(s / 30)}),
+    (latents(page_size=784), 2, (70, 1130), {"see": attn.window(150)}),
+    (latents(page_size=16), 40, 170, {"q_heads": 3}),
+    (latents(page_size=64), 1, (40, 330), {"output": "fp8_e4m3", "q_heads": 64}),
+    (latents(page_size=16), 1, (1, 3000), {"return_lse": False, "gate": "headwise"}),
+)
+
+
+def test_gates_of_features_beside_many_heads():
+    """They take registers of their own: tiles have 16 rows."""
+    of = spec(q_heads=128, gate="elementwise")
+    report = attn.check(of, batch=2, q_len=1, kv_len=(40, 130))
+    assert report.right and not report.findings
+    kernels = attn.compile(of).manifest["kernels"]
+    assert not any(kernel["name"].endswith("rows64") for kernel in kernels)
+
+
+@pytest.mark.parametrize("store,rows,tokens,options", MANY)
+def test_many_heads(store, rows, tokens, options):
+    """Two warpgroups share the weights of 64 rows; producers widen latents on their way."""
+    batch = 2 if isinstance(tokens, int) else len(tokens)
+    of = spec(store, **{"q_heads": 128} | options)
+    for plan in ({}, {"blocks": 7}):
+        report = attn.check(of, batch=batch, q_len=rows, kv_len=tokens, **plan)
+        assert report.right and not report.findings
+        assert attn.compile(of).manifest["kernels"][report.plan["kernel"]]["name"].endswith("rows64")
+
+
 @pytest.mark.parametrize("scales", ["tensor", "token"])
 @pytest.mark.parametrize("amplitude", [1e-6, 1e-3, 100.0, 1e4])
 def test_amplitudes(amplitude, scales):
@@ -254,31 +286,41 @@ NANS = (0x7F, 0xFF)
 
 def one_token_each(features, scales, codes, **options):
     """Two rows that see a token each, whose features have these codes; scales are 1/2."""
-    of = spec(latents(features=features, scales=scales), head_dim=features + 64, dtype="float16", **options)
+    given = dict(head_dim=features + 64, dtype="float16") | options
+    of = spec(latents(features=features, scales=scales), **given)
     tensors = attn.sample(of, batch=2, q_len=1, kv_len=1)
     tensors["kv.k_scales"][...] = 0.5
     for line, page in zip(codes, tensors["kv.block_table"][:, 0], strict=True):
         tensors["kv.k_pages"][page, 0, 0, : line.size] = line
     kernel = attn.compile(of, device="host")
     given = tensors["kv.k_pages"], tensors["kv.k_scales"]
-    return kernel.run(tensors["q"], given, kernel.plan(tensors)).astype(numpy.float64)
+    got = kernel.run(tensors["q"], given, kernel.plan(tensors))
+    if of.dtype == "bfloat16":
+        got = (got.view(numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32)
+    return got.astype(numpy.float64)
+
+
+# Two warps convert e4m3 for few heads, and producers of two warpgroups for many.
+SHAPES = ({}, {"q_heads": 128}, {"q_heads": 128, "dtype": "bfloat16"})
 
 
 @pytest.mark.parametrize("scales", ["tensor", "head", "token"])
-@pytest.mark.parametrize("features", [512, 128])
-def test_every_value_is_read_exactly(scales, features):
+@pytest.mark.parametrize("features,options", [(128, {}), *((512, shape) for shape in SHAPES)])
+def test_every_value_is_read_exactly(scales, features, options):
     """All of e4m3, also the subnormal ones: a row that sees one token returns its values."""
     codes = numpy.resize(numpy.delete(numpy.arange(256, dtype=numpy.uint8), NANS), (2, features))
     exponent, fraction = (codes >> 3 & 15).astype(int), (codes & 7).astype(int)
     size = numpy.ldexp(fraction + 8 * (exponent > 0), numpy.maximum(exponent, 1) - 10)
     values = numpy.where(codes >> 7, -size, size)
-    got = one_token_each(features, scales, codes)
+    got = one_token_each(features, scales, codes, **options)
     assert numpy.array_equal(got, numpy.broadcast_to(0.5 * values[:, None], got.shape))
 
 
 @pytest.mark.parametrize("code", NANS)
 @pytest.mark.parametrize("scales", ["tensor", "token"])
-@pytest.mark.parametrize("features,options", [(512, {}), (512, {"numerics": "row"}), (128, {})])
+@pytest.mark.parametrize(
+    "features,options", [(512, {"numerics": "row"}), (128, {}), *((512, shape) for shape in SHAPES)]
+)
 def test_a_nan_reaches_the_rows_that_see_it(code, scales, features, options):
     for feature in (0, features // 2 + 44, features - 1, features + 63):
         codes = numpy.full((2, features + 64), 0x38, numpy.uint8)
@@ -287,11 +329,12 @@ def test_a_nan_reaches_the_rows_that_see_it(code, scales, features, options):
         assert (got[0] == 0.5).all() and numpy.isnan(got[1]).all()
 
 
-@pytest.mark.parametrize("features", [512, 128])
-def test_a_nan_that_scores_hide_reaches_its_feature(features):
+@pytest.mark.parametrize("features,options", [(128, {}), *((512, shape) for shape in SHAPES)])
+def test_a_nan_that_scores_hide_reaches_its_feature(features, options):
     codes = numpy.full((2, features + 64), 0x38, numpy.uint8)
     codes[1, 44] = NANS[0]
-    got = one_token_each(features, "tensor", codes, score=lambda s, h, qi, ki: attn.math.where(s > 0, s, 0.0))
+    score = lambda s, h, qi, ki: attn.math.where(s > 0, s, 0.0)  # noqa: E731
+    got = one_token_each(features, "tensor", codes, score=score, **options)
     expected = numpy.full(got.shape, 0.5)
     expected[1, :, 44] = numpy.nan
     assert numpy.array_equal(got, expected, equal_nan=True)

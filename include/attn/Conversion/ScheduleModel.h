@@ -23,6 +23,7 @@ struct ScheduleShape {
   int64_t masks = 0;                ///< a mask for each region, and for each class of heads in it
   Type element;                     ///< element type of queries
   bool quantizedOutput = false;     ///< whether outputs are f8E4M3FN instead of `element`
+  bool gatesFeatures = false;       ///< whether each feature of an output has a gate
   bool rawScores = true;            ///< whether scores go to the softmax unchanged
   bool byRow = false;               ///< whether results follow a numerics contract
   bool plain = true;                ///< `rawScores`, and no visibility has a size
@@ -41,6 +42,8 @@ struct ScheduleShape {
   Type converted() const;
   /// Whether producers can widen quantized keys and values for wgmma.
   bool mayWiden() const;
+  /// Whether they can widen latents, to the type of the queries.
+  bool mayWidenLatents() const;
 };
 
 class ScheduleModel {
@@ -86,9 +89,10 @@ public:
   bool loadsSimplyByTma(int64_t keys) const;
   /// Whether the tiles of a ring begin where the swizzle pattern repeats.
   bool alignsTiles(int64_t keys) const;
-  /// Whether two warpgroups may share the weights of their rows, with `half` keys in each half of a tile;
-  /// over quantized latents, whether two warps may.
+  /// Whether two warpgroups may share the weights of their rows, with `half` keys in each half of a tile.
   bool mayShareWeights(int64_t half) const;
+  /// Whether two warps may, over quantized latents.
+  bool mayShareWeightsOfWarps() const;
 
 private:
   tile::SharedType queryTile(int64_t lines) const;

@@ -30,6 +30,9 @@ inline int64_t largestBytes(tile::ScheduleAttr schedule) { return 4 * schedule.g
 /// Whether warps that only copy also widen the tokens of these regions: wgmma reads keys and values from
 /// shared memory, in the 16-bit type that it multiplies. A kernel has one region then.
 bool widensTokens(tile::ScheduleAttr schedule, ArrayRef<KVType> regions);
+/// Whether tokens are widened on their way: they come to registers, without a stage in shared memory. The
+/// widened tiles of latents leave no room for one.
+bool widensOnTheWay(tile::ScheduleAttr schedule, ArrayRef<KVType> regions);
 /// The tile that a tile is widened to. Quantized values become f16, scales and zeros of keys f32.
 tile::SharedType widenedTile(tile::SharedType tile, Type element);
 
@@ -62,8 +65,9 @@ struct TokenRing {
 /// The tiles of the halves of a tile of tokens that two warpgroups divide (`shared_weights`): for each half,
 /// a tile of the features of the first warpgroup's values, and one of the others. `half`: a whole half.
 SmallVector<tile::SharedType> halvesOf(tile::SharedType half, tile::ScheduleAttr schedule, int64_t valueDim);
-/// The type in which weights are multiplied: f16 if values are quantized.
-Type weightElement(ArrayRef<KVType> regions, Type element);
+/// The type in which weights that are shared are multiplied, beside queries of `element`: f16 if values are
+/// quantized and warps convert them.
+Type weightElement(tile::ScheduleAttr schedule, ArrayRef<KVType> regions, Type element);
 /// The tile in which one warpgroup leaves the weights of its half of a tile for another, or each of two warps
 /// (`shared_weights`).
 tile::SharedType weightsTile(tile::ScheduleAttr schedule, Type element);

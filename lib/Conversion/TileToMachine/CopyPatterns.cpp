@@ -103,6 +103,38 @@ struct PagedSlotPattern : TilePattern<PagedSlotOp> {
   };
 };
 
+/// A tensor whose lines are copied. Distances of slots are `stride` elements, times `factor` if there is one,
+/// or `pitch` bytes.
+struct LineSource {
+  Value buffer, origin, pitch, factor, apart;
+  int64_t stride, page; ///< 0: none
+
+  /// The address of 16 bytes of a slot's line, `chunk` + `further` times as many from its beginning. The part
+  /// that all lines share comes first if there are registers to keep it (`roomy`): each line then takes one
+  /// instruction.
+  Value addressOf(Emitter &e, Type element, Value slot, Value chunk, int64_t further, bool roomy) const {
+    const int64_t bits = element.getIntOrFloatBitWidth(), group = bits < 8 && !pitch ? 8 / bits : 1;
+    Value base = buffer;
+    if (page) {
+      // The offset of the page is the same for all sources.
+      Value number = e.shr(slot, llvm::Log2_64(page));
+      base = e.globalAt(base, e.b.getI8Type(), e.mul(e.widen(number), e.widen(apart)));
+      slot = e.band(slot, page - 1);
+    }
+    if (bits < 8 || pitch)
+      element = e.b.getI8Type();
+    const int64_t size = element.getIntOrFloatBitWidth() / 8;
+    // Lines begin at whole bytes.
+    Value first = group > 1 ? e.shr(origin, llvm::Log2_64(group)) : origin;
+    Value shared = e.add(e.add(first, e.mul(e.widen(chunk), 16 / size)), further * 16 / size);
+    Value ofSlot = pitch ? e.mul(e.widen(slot), e.widen(pitch)) : e.mul(e.widen(slot), stride / group);
+    if (factor)
+      ofSlot = e.mul(ofSlot, e.widen(factor));
+    return roomy ? e.globalAt(e.globalAt(base, element, shared), element, ofSlot)
+                 : e.globalAt(e.globalAt(base, element, ofSlot), element, shared);
+  }
+};
+
 /// Every warp copies its share, 16 bytes per lane. Slots that lanes have looked up are exchanged by shuffle.
 struct GatherPattern : SlotsPattern<GatherOp> {
   using SlotsPattern::SlotsPattern;
@@ -168,27 +200,16 @@ struct GatherPattern : SlotsPattern<GatherOp> {
     auto tile = cast<SharedType>(op.getTargets()[i].getType());
     Type element = tile.getElement();
     int64_t bits = element.getIntOrFloatBitWidth(), chunks = chunksOf(panel.width);
-    Value chunk = e.band(e.lanes.lane, chunks - 1), origin = adaptor.getOrigins()[i];
-    bool hasPitch = !op.getPitches().empty();
-    Value source = adaptor.getSources()[i];
-    if (op.getPage()) {
-      // The offset of the page is the same for all sources.
-      Value page = e.shr(slot, llvm::Log2_64(*op.getPage()));
-      source = e.globalAt(source, e.b.getI8Type(), e.mul(e.widen(page), e.widen(adaptor.getApart())));
-      slot = e.band(slot, *op.getPage() - 1);
-    }
-    if (bits < 8 && !hasPitch) // in bytes; lines begin at whole bytes
-      origin = e.shr(origin, llvm::Log2_64(8 / bits));
-    if (bits < 8 || hasPitch)
-      element = e.b.getI8Type();
-    int64_t size = element.getIntOrFloatBitWidth() / 8;
-    Value shared = e.add(e.add(origin, e.mul(e.widen(chunk), 16 / size)), panel.chunk * 16 / size);
-    Value ofSlot = hasPitch ? e.mul(e.widen(slot), e.widen(adaptor.getPitches()[i]))
-                            : distance(e, op, adaptor, i, slot, bits < 8 ? 8 / bits : 1);
-    // The part of an address that all lines share comes first if there are registers to keep it: each line
-    // then takes one instruction.
-    Value from = isRoomy(op) ? e.globalAt(e.globalAt(source, element, shared), element, ofSlot)
-                             : e.globalAt(e.globalAt(source, element, ofSlot), element, shared);
+    Value chunk = e.band(e.lanes.lane, chunks - 1);
+    Value pitch = op.getPitches().empty() ? Value() : adaptor.getPitches()[i];
+    LineSource source{adaptor.getSources()[i],
+                      adaptor.getOrigins()[i],
+                      pitch,
+                      adaptor.getFactor(),
+                      adaptor.getApart(),
+                      op.getStrides() ? (*op.getStrides())[i] : 0,
+                      static_cast<int64_t>(op.getPage().value_or(0))};
+    Value from = source.addressOf(e, element, slot, chunk, panel.chunk, isRoomy(op));
 
     Value bytes = tile.getSwizzled() ? e.placeOf(tile, panel.width, near, chunk) : e.mul(near, panel.width);
     Value to = e.sharedAt(e.sharedAt(adaptor.getTargets()[i], bytes), panel.offset + further * panel.width);
@@ -202,12 +223,44 @@ struct GatherPattern : SlotsPattern<GatherOp> {
     passCacheHint(op, NVVM::CpAsyncOp::create(e.b, op.getLoc(), to, from, copied, cache,
                                               e.select(exists, e.i32(copied), e.i32(0))));
   }
-  /// The elements from the first slot to this one, or the number of groups of `group` elements.
-  static Value distance(Emitter &e, GatherOp op, OpAdaptor adaptor, size_t i, Value slot, int64_t group) {
-    Value product = e.mul(e.widen(slot), (*op.getStrides())[i] / group);
-    return op.getFactor() ? e.mul(product, e.widen(adaptor.getFactor())) : product;
-  }
   static int64_t chunksOf(int64_t width) { return std::max<int64_t>(width / 16, 1); }
+};
+
+/// Every warp loads its share, eight lines at a time: a lane has 16 features of one of them in each panel
+/// that `tile.widen_lines` writes. Nothing depends on a load before that, so all are in flight at once.
+struct FetchLinesPattern : TilePattern<FetchLinesOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(FetchLinesOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    constexpr int64_t runs = FetchLinesOp::runsOfPanel, runBytes = 16, requestBytes = 128;
+    Emitter e = emitter(op, rewriter);
+    const Share share(e, op, Scope::Producers, op.getLines());
+    const LineSource source{adaptor.getSource(), adaptor.getOrigin(), adaptor.getPitch(), {}, {}, 0, 0};
+    const auto panels = static_cast<int64_t>(op.getPanels());
+    Type words = VectorType::get(4, e.b.getI32Type()), byte = e.b.getI8Type();
+    Value run = e.band(e.lanes.lane, runs - 1), first = e.shr(e.lanes.lane, llvm::Log2_64(runs));
+    // Each lane of a line asks for 128 bytes of the next one, or for its last run.
+    Value request = e.min(e.mul(run, requestBytes / runBytes), e.i32(panels * runs - 1));
+    SmallVector<Value> held;
+    for (int64_t step = 0; step < share.lines; step += FetchLinesOp::linesOfStep) {
+      auto slotIn = [&](Value slots) { return e.shuffle(NVVM::ShflKind::idx, slots, e.add(first, step)); };
+      // Its address takes registers that loaded values take later.
+      if (op.getNext()) {
+        auto level = NVVM::PrefetchCacheLevelAttr::get(e.b.getContext(), NVVM::PrefetchCacheLevel::L2);
+        Value next = source.addressOf(e, byte, slotIn(adaptor.getNext()), request, 0, /*roomy=*/true);
+        NVVM::PrefetchOp::create(e.b, e.loc, level, NVVM::CacheEvictionPriorityAttr(), next,
+                                 /*predicate=*/Value(),
+                                 /*tensormap=*/false);
+      }
+      Value slot = slotIn(adaptor.getSlots());
+      for (int64_t panel = 0; panel < panels; ++panel) {
+        Value from = source.addressOf(e, byte, slot, run, panel * runs, /*roomy=*/true);
+        held.push_back(LLVM::LoadOp::create(e.b, e.loc, words, from, runBytes));
+      }
+    }
+    rewriter.replaceOp(op, held);
+    return success();
+  }
 };
 
 /// Copies panels of one width together, in a loop: it runs only if lines are missing, so little code matters
@@ -274,5 +327,5 @@ struct RingPositionPattern : TilePattern<RingPositionOp> {
 void tile::populateCopyPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                 const LaneMap &lanes) {
   patterns.add<AllocPattern, RingStagePattern, RingPositionPattern, LookupPattern, PagedSlotPattern,
-               GatherPattern, ScatterPattern>(converter, patterns.getContext(), lanes);
+               GatherPattern, FetchLinesPattern, ScatterPattern>(converter, patterns.getContext(), lanes);
 }

@@ -96,6 +96,16 @@ SmallVector<PanelRun> panelRuns(SharedType type) {
   return runs;
 }
 
+/// The columns of an instruction, of as many that are multiplied. ptxas refuses an instruction that takes
+/// more registers than a thread of the block begins with, also where a role gets more: sums, and up to 30
+/// others.
+static int64_t columnsOf(StartMmaOp op, int64_t columns) {
+  constexpr int64_t allRegisters = 65536, others = 30, narrow = 128;
+  auto schedule = scheduleAttr.get(op->getParentOfType<func::FuncOp>());
+  const bool fits = !schedule || columns / 2 + others <= allRegisters / schedule.getThreads();
+  return fits ? columns : narrow;
+}
+
 struct StartMmaPattern : TilePattern<StartMmaOp> {
   using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(StartMmaOp op, OneToNOpAdaptor adaptor,
@@ -147,8 +157,10 @@ struct StartMmaPattern : TilePattern<StartMmaOp> {
         int64_t columns = partOffset ? result.getSizes()[1] : std::min(run.columns, left);
         if (partOffset && run.first.chunk > 0) // parts are in the panels of 128 bytes, which come first
           break;
-        if (columns > 0)
-          multiply(k, run.first.chunk * 8, columns, rhs.at(offset, constant, partOffset));
+        const int64_t most = columnsOf(op, columns);
+        for (int64_t column = 0; column < columns; column += most)
+          multiply(k, run.first.chunk * 8 + column, std::min(most, columns - column),
+                   rhs.at(offset + column * 2 / width * lines * width, constant, partOffset));
       }
     }
     NVVM::WgmmaGroupSyncAlignedOp::create(rewriter, op.getLoc());

@@ -22,6 +22,18 @@ using namespace mlir::tile;
 
 namespace {
 
+/// Two floats of f16 as two of f16 or bf16, which hold every e4m3 and e5m2.
+static Value pairOf(Emitter &e, Value halves, Type element) {
+  if (isF16(element))
+    return halves;
+  auto wide = [&](int64_t i) -> Value {
+    Value half = LLVM::ExtractElementOp::create(e.b, e.loc, halves, e.i32(i));
+    return arith::ExtFOp::create(e.b, e.loc, e.b.getF32Type(), half);
+  };
+  Value low = wide(0), high = wide(1);
+  return e.bitcast(VectorType::get(2, element), e.pack(low, high, element));
+}
+
 /// Writes the conversion of one fragment.
 class Widening {
 public:
@@ -194,16 +206,7 @@ private:
   }
   /// bf16 holds any quantized value that f16 holds exactly. Values in blocks take their scales before that.
   Value fromF16(Value halves) { return scales ? halves : toElement(halves); }
-  Value toElement(Value halves) {
-    if (isF16(element))
-      return halves;
-    auto wide = [&](int64_t i) -> Value {
-      Value half = LLVM::ExtractElementOp::create(e.b, e.loc, halves, e.i32(i));
-      return arith::ExtFOp::create(e.b, e.loc, e.b.getF32Type(), half);
-    };
-    Value low = wide(0), high = wide(1);
-    return e.bitcast(pair, e.pack(low, high, element));
-  }
+  Value toElement(Value halves) { return pairOf(e, halves, element); }
 
   void put(int64_t row, int64_t k, int64_t half, Value floats) {
     if (scales) {
@@ -266,11 +269,12 @@ struct WidenPattern : TilePattern<WidenOp> {
   }
 };
 
-/// Widens 16 neighbouring features of a line to eight registers of f16.
+/// Widens 16 neighbouring features of a line to eight registers of f16, or floats to bf16.
 class WideningRun {
 public:
-  WideningRun(Emitter &e, Type codes)
-      : e(e), codes(codes), bits(codes.getIntOrFloatBitWidth()), pair(VectorType::get(2, e.b.getF16Type())) {}
+  WideningRun(Emitter &e, Type codes, Type element)
+      : e(e), codes(codes), element(element), bits(codes.getIntOrFloatBitWidth()),
+        pair(VectorType::get(2, e.b.getF16Type())) {}
 
   /// `words`: the quantized values; `meta`: a scale and a zero in a word, null without. Integers without them
   /// count from the middle of their range.
@@ -287,7 +291,7 @@ public:
       Value floats = exact(words[place / 4], static_cast<int32_t>(place % 4), i);
       if (meta)
         floats = fma(floats, scale, zero);
-      registers.push_back(e.bitcast(e.b.getI32Type(), floats));
+      registers.push_back(e.bitcast(e.b.getI32Type(), pairOf(e, floats, element)));
     }
     return registers;
   }
@@ -330,10 +334,21 @@ private:
   }
 
   Emitter &e;
-  Type codes;
+  Type codes, element;
   int64_t bits, middle = 0;
   VectorType pair;
 };
+
+/// Writes a widened run as two chunks of 16 bytes, `further` bytes behind these places.
+static void storeRun(Emitter &e, ArrayRef<Value> floats, ArrayRef<Value> places, int64_t further) {
+  constexpr int64_t words = 4, chunk = 16;
+  for (auto [half, place] : llvm::enumerate(places)) {
+    Value vector = LLVM::PoisonOp::create(e.b, e.loc, VectorType::get(words, e.b.getI32Type()));
+    for (int64_t i = 0; i < words; ++i)
+      vector = LLVM::InsertElementOp::create(e.b, e.loc, vector, floats[half * words + i], e.i32(i));
+    LLVM::StoreOp::create(e.b, e.loc, vector, e.sharedAt(place, further), chunk);
+  }
+}
 
 /// A warp takes eight lines at a time, of which a lane has 16 features in each panel of the target. Lanes
 /// that access memory together have two, four or eight neighbouring lines, whose chunks lie in different
@@ -375,7 +390,7 @@ struct WidenTilePattern : TilePattern<WidenTileOp> {
     }
     auto widenLines = [&](OpBuilder &builder, Location loc, Value first, ValueRange) {
       Emitter at(builder, loc, e.lanes);
-      WideningRun widening(at, source.getElement());
+      WideningRun widening(at, source.getElement(), target.getElement());
       auto words = [&](Value tile, Value bytes, int64_t count) {
         Value address = at.sharedAt(tile, bytes);
         SmallVector<Value> loaded;
@@ -395,13 +410,8 @@ struct WidenTilePattern : TilePattern<WidenTileOp> {
             words(adaptor.getSource(), at.add(at.mul(first, width), place.from), widening.countWords());
         SmallVector<Value> floats = widening.widen(codes, meta);
         Value row = at.sharedAt(adaptor.getTarget(), at.mul(first, panelBytes));
-        for (auto [half, to] : {std::pair(0, place.to), std::pair(1, place.next)}) {
-          Value vector = LLVM::PoisonOp::create(at.b, loc, VectorType::get(4, at.b.getI32Type()));
-          for (int64_t i = 0; i < 4; ++i)
-            vector = LLVM::InsertElementOp::create(at.b, loc, vector, floats[half * 4 + i], at.i32(i));
-          Value address = at.sharedAt(at.sharedAt(row, to), panel * panelBytes * target.getRows());
-          LLVM::StoreOp::create(at.b, loc, vector, address, chunk);
-        }
+        storeRun(at, floats, {at.sharedAt(row, place.to), at.sharedAt(row, place.next)},
+                 panel * panelBytes * target.getRows());
       }
       scf::YieldOp::create(builder, loc);
     };
@@ -434,9 +444,48 @@ private:
   }
 };
 
+/// Writes the lines of a warp's share, in the order of `tile.fetch_lines`.
+struct WidenLinesPattern : TilePattern<WidenLinesOp> {
+  using TilePattern::TilePattern;
+  LogicalResult matchAndRewrite(WidenLinesOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    using Fetch = FetchLinesOp;
+    constexpr int64_t panelFeatures = 64, panelBytes = 128;
+    Emitter e = emitter(op, rewriter);
+    auto schedule = scheduleAttr.get(op->getParentOfType<func::FuncOp>());
+    SharedType target = op.getTarget().getType();
+    const int64_t panels = target.getCols() / panelFeatures,
+                  lines = static_cast<int64_t>(op.getHeld().size()) / panels * Fetch::linesOfStep;
+    if (!schedule || schedule.getProducerWarps() * lines != target.getRows())
+      return op.emitOpError("is for producer warps that hold all ")
+             << target.getRows() << " lines, and those of the kernel's tile.schedule hold "
+             << (schedule ? schedule.getProducerWarps() * lines : 0);
+    if (!target.getSwizzled())
+      return op.emitOpError("expected a swizzled tile, got ")
+             << target << "; --tile-infer-layouts swizzles it";
+    Value even = e.mul(e.band(e.lanes.lane, Fetch::runsOfPanel - 1), 2),
+          line = e.shr(e.lanes.lane, llvm::Log2_64(Fetch::runsOfPanel));
+    Value first = e.sharedAt(adaptor.getTarget(), e.mul(e.lanes.warp, lines * panelBytes));
+    const std::array<Value, 2> places{e.sharedAt(first, e.placeOf(target, panelBytes, line, even)),
+                                      e.sharedAt(first, e.placeOf(target, panelBytes, line, e.add(even, 1)))};
+    WideningRun widening(e, op.getCodes(), target.getElement());
+    for (auto [number, run] : llvm::enumerate(adaptor.getHeld())) {
+      const int64_t step = static_cast<int64_t>(number) / panels,
+                    panel = static_cast<int64_t>(number) % panels;
+      SmallVector<Value> codes;
+      for (int64_t i = 0; i < widening.countWords(); ++i)
+        codes.push_back(LLVM::ExtractElementOp::create(e.b, e.loc, run, e.i32(i)));
+      storeRun(e, widening.widen(codes, /*meta=*/Value()), places,
+               (step * Fetch::linesOfStep + panel * target.getRows()) * panelBytes);
+    }
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
 } // namespace
 
 void tile::populateWidenPatterns(const TypeConverter &converter, RewritePatternSet &patterns,
                                  const LaneMap &lanes) {
-  patterns.add<WidenPattern, WidenTilePattern>(converter, patterns.getContext(), lanes);
+  patterns.add<WidenPattern, WidenTilePattern, WidenLinesPattern>(converter, patterns.getContext(), lanes);
 }

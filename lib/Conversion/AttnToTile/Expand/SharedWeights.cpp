@@ -127,15 +127,17 @@ Value Halves::startScores(Copy first, Copy rest) {
   RowsPart rows(b, e.form, update.getQuery());
   Value query = copyOf(update.getQuery(), Copy::Query), sum;
   auto whole = cast<SharedType>(query.getType());
-  int64_t from = 0;
-  for (Copy part : {first, rest}) {
-    const int64_t features = cast<SharedType>(tileOf(part).getType()).getCols();
+  auto featuresOf = [&](Copy part) { return cast<SharedType>(tileOf(part).getType()).getCols(); };
+  std::array parts{std::pair(first, int64_t(0)), std::pair(rest, featuresOf(first))};
+  if (isQuantized(update.getKv().getType())) // producers widen the last features first
+    std::swap(parts.front(), parts.back());
+  for (auto [part, from] : parts) {
+    const int64_t features = featuresOf(part);
     auto some = SharedType::get(b.getContext(), whole.getRowAxis(), whole.getRows(), whole.getColAxis(),
                                 features, whole.getElement(), whole.getSwizzled(), whole.getBoxes());
     Value queries = PanelsOp::create(b, some, query, b.i32(from));
     sum = ScoresOp::create(b, e.pairs(), Mmas::Started, queries, tileOf(part), rows.group(),
                            /*features=*/IntegerAttr(), sum, /*scale=*/Value(), /*token_scales=*/Value());
-    from += features;
   }
   return sum;
 }

@@ -93,6 +93,28 @@ public:
     return copies;
   }
 
+  /// The lines of a ring's tile are in flight while the warps wait until its stage is free. Of each half the
+  /// last features come first: the second warpgroup leaves them before it leaves the weights that the first
+  /// waits for.
+  SmallVector<Value> startHalves(TokenSource &front, TokenSource &behind, ArrayRef<Buffer> buffers) override {
+    assert(buffers.size() == 4 && "two rings for each half");
+    front.locate(Scope::Producers);
+    behind.locate(Scope::Producers);
+    SmallVector<Value> copies(buffers.size());
+    for (size_t number : {1, 0, 3, 2}) {
+      auto tileOf = [&](size_t ring) { return cast<RingType>(buffers[ring].memory.getType()).getTile(); };
+      SharedType tile = tileOf(number);
+      const int64_t feature = number % 2 == 1 ? tileOf(number - 1).getCols() : 0;
+      SmallVector<Value> held = (number < 2 ? front : behind).fetchLines(feature, tile);
+      auto fill = ProduceOp::create(b, tile, buffers[number].memory, IntegerAttr());
+      copies[number] = fill;
+      OpBuilder::InsertionGuard guard(b);
+      Block *body = b.createBlock(&fill.getCopies(), {}, {tile}, {fill.getLoc()});
+      WidenLinesOp::create(b, held, codesOf(k.regions().front().getKey()), body->getArgument(0));
+    }
+    return copies;
+  }
+
 private:
   Value fill(Source &source, const Buffer &buffer) {
     auto warp = source.isLoadedByTma() ? b.getI64IntegerAttr(warpOf(buffer.names.front())) : IntegerAttr();

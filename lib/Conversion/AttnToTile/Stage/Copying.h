@@ -22,6 +22,11 @@ public:
                                           ArrayRef<Buffer> /*buffers*/) {
     llvm_unreachable("only warps that do nothing else widen tiles");
   }
+  /// Starts copies of both halves of a tile of quantized tokens, which the copying warps widen on the way.
+  virtual SmallVector<Value> startHalves(TokenSource & /*front*/, TokenSource & /*behind*/,
+                                         ArrayRef<Buffer> /*buffers*/) {
+    llvm_unreachable("only warps that do nothing else widen tiles");
+  }
   /// Lets warps of this scope read the copies that were started.
   virtual void await(tile::Scope) {}
   /// Lets copies be overwritten after the last operation that reads them in this scope's warps.

@@ -102,7 +102,7 @@ void Memory::addWidenedTokens() {
 }
 
 void Memory::addTokens() {
-  if (widensTokens(k.schedule, k.regions()))
+  if (widensTokens(k.schedule, k.regions()) && !k.widensOnTheWay())
     return addWidenedTokens();
   int64_t lines = k.tokenLines(), keyTile = k.form.getKeyTile(), valueTile = k.valueFeatures();
   bool split = k.schedule.getSplitKeys(), walked = !k.form.keepsTokens();
@@ -132,7 +132,8 @@ void Memory::addTokens() {
                              tile.getCols(), tile.getElement(), tile.getSwizzled(), boxes);
     if (k.splitsTiles()) {
       Copy parts[] = {Copy::Keys, Copy::KeyRest, Copy::KeysBehind, Copy::KeyRestBehind};
-      for (auto [part, some] : llvm::zip_equal(parts, halvesOf(tile, k.schedule, k.valueFeatures())))
+      SharedType multiplied = widenedTile(tile, k.form.getElement());
+      for (auto [part, some] : llvm::zip_equal(parts, halvesOf(multiplied, k.schedule, k.valueFeatures())))
         kinds[ring.kind].buffers.push_back({{part}, alloc(memoryType(some, walked))});
       continue;
     }
@@ -147,7 +148,7 @@ void Memory::addTokens() {
 void Memory::addWeights() {
   if (!k.schedule.sharesWeights())
     return;
-  weights = alloc(weightsTile(k.schedule, weightElement(k.regions(), k.form.getElement())));
+  weights = alloc(weightsTile(k.schedule, weightElement(k.schedule, k.regions(), k.form.getElement())));
   units = alloc(unitsTile(k.schedule));
 }
 

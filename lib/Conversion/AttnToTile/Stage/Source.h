@@ -63,10 +63,13 @@ public:
   bool hasTable() const { return store.table().has_value(); }
   /// Whether values are a part of the keys.
   bool isLatent() const { return store.isLatent(); }
-  /// Computes the slot of each of the tile's tokens, for a gather by warps of this scope.
-  Value lookUp(tile::Scope copiers);
+  /// Computes the slot of each of the tile's tokens from `from` on, for a gather by warps of this scope.
+  Value lookUp(tile::Scope copiers, Value from);
   /// Gathers tokens. `slots` is the result of lookUp; null if no table gives slots.
   void gather(ArrayRef<Copy> names, ValueRange tiles, tile::Scope copiers, Value slots);
+  /// Loads neighbouring features of the tile's tokens to the registers of the warps that copy, from number
+  /// `feature` on, as many as `tile` has. `slots` is the result of lookUp.
+  SmallVector<Value> fetchLines(int64_t feature, tile::SharedType tile, Value slots);
   /// The slot at which this lane's box of the tile from token `from` on begins, for keys and values alike.
   Value lookUpBoxes(Value from);
   void tmaLoad(Copy name, Value tile, Value slot);
@@ -115,6 +118,10 @@ public:
   void locate(tile::Scope copiers) override;
   void gather(ArrayRef<Copy> names, ValueRange tiles, tile::Scope copiers) override;
   void tmaLoad(Copy name, Value tile) override;
+  /// Loads features of the tile's tokens, which belong to one region, to registers.
+  SmallVector<Value> fetchLines(int64_t feature, tile::SharedType tile) {
+    return regions.front().fetchLines(feature, tile, where);
+  }
 
 private:
   Value fromHere(Value token) { return behind > 0 ? b.add(token, b.i32(behind)) : token; }

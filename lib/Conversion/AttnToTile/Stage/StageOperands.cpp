@@ -142,9 +142,13 @@ void Staging::stageTokens() {
       copies = copying->startWidened(source, stored, buffers);
     } else if (k.splitsTiles()) {
       const size_t ofHalf = buffers.size() / 2;
-      copies = copying->start(source, buffers.take_front(ofHalf), readers);
       TokenSource behind(k, updates, k.tokenLines());
-      llvm::append_range(copies, copying->start(behind, buffers.drop_front(ofHalf), readers));
+      if (k.widensOnTheWay()) {
+        copies = copying->startHalves(source, behind, buffers);
+      } else {
+        copies = copying->start(source, buffers.take_front(ofHalf), readers);
+        llvm::append_range(copies, copying->start(behind, buffers.drop_front(ofHalf), readers));
+      }
     } else {
       copies = copying->start(source, buffers, k.significance ? Scope::Warp : readers);
     }

@@ -5,6 +5,8 @@
 
 #include "AttnToTile/Kernel/Parts.h"
 
+#include "attn/Conversion/TokenTiles.h"
+
 namespace mlir::attn {
 
 /// A kernel's attributes, and the operations that take rows and tokens, in the order of the text.
@@ -41,6 +43,8 @@ struct StagedKernel {
   }
   /// Whether the halves of a tile of tokens are copied one by one.
   bool splitsTiles() const { return schedule.sharesWeights() && hasProducers(); }
+  /// Whether the warps that copy tokens widen them, and hold them in registers meanwhile.
+  bool widensOnTheWay() { return attn::widensOnTheWay(schedule, regions()); }
   /// The features of a tile of values, of which warps that share rows read slices.
   int64_t valueFeatures() const { return form.getValueTile() * schedule.getSlices(); }
   /// The type of a tile of rows, or of one number for each row. The element is the query's type unless given.

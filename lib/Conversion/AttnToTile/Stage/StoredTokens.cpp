@@ -48,9 +48,9 @@ Value StoredTokens::knownToken(Value token, int64_t lines) {
   return b.max(token, b.sub(begin, b.rem(begin, lines)));
 }
 
-Value StoredTokens::lookUp(Scope copiers) {
+Value StoredTokens::lookUp(Scope copiers, Value from) {
   Type i32 = b.getI32Type();
-  auto lookup = LookupOp::create(b, i32, first, tokens.getEnd(), k.tokenLines(), copiers, Value());
+  auto lookup = LookupOp::create(b, i32, from, tokens.getEnd(), k.tokenLines(), copiers, Value());
   b.fill(lookup.getSlot(), {i32}, [&](ValueRange token) { return slotOf(knownToken(token[0])); });
   return lookup;
 }
@@ -140,6 +140,19 @@ void StoredTokens::gather(ArrayRef<Copy> names, ValueRange tiles, Scope copiers,
   if (!slots)
     b.fill(gather.getSlot(), {b.getI32Type()},
            [&](ValueRange token) { return slotOf(knownToken(token[0])); });
+}
+
+SmallVector<Value> StoredTokens::fetchLines(int64_t feature, SharedType tile, Value slots) {
+  constexpr int64_t panel = 64, each = 16 * 32;
+  Sources from;
+  addCodes(/*keys=*/true, from);
+  Value origin = b.add(from.origins.front(), b.i64(feature)); // features of a byte
+  const int64_t count = tile.getRows() * tile.getCols() / each / k.schedule.getProducerWarps();
+  SmallVector<Type> types(count, VectorType::get(4, b.getI32Type()));
+  auto fetch = FetchLinesOp::create(b, types, b.getI64IntegerAttr(tile.getRows()),
+                                    b.getI64IntegerAttr(tile.getCols() / panel), slots, /*next=*/Value(),
+                                    from.buffers.front(), origin, from.pitches.front());
+  return SmallVector<Value>(fetch.getResults());
 }
 
 int64_t StoredTokens::boxLines(Copy name) {

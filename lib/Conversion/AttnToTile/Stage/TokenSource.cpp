@@ -50,18 +50,23 @@ TokenSource::inRegion(TypeRange types, function_ref<SmallVector<Value>(StoredTok
   return SmallVector<Value>(branch.getResults());
 }
 
-/// The boxes of tiles that are walked may be looked up one ahead.
+/// The slots of tiles that are walked may be looked up one ahead.
 void TokenSource::locate(Scope copiers) {
-  if (!isLoadedByTma() && llvm::none_of(regions, [](StoredTokens &region) { return region.hasTable(); }))
+  const bool runsAhead = isLoadedByTma() ? !k.form.keepsTokens() : k.widensOnTheWay();
+  auto needsSlots = [&](StoredTokens &region) { return isLoadedByTma() || runsAhead || region.hasTable(); };
+  if (llvm::none_of(regions, needsSlots))
     return;
   Type i32 = b.getI32Type();
   auto slotsIn = [&](StoredTokens &region) -> Value {
-    if (!isLoadedByTma())
-      return region.hasTable() ? region.lookUp(copiers) : b.i32(0);
-    if (k.form.keepsTokens())
-      return region.lookUpBoxes(region.first);
+    if (!needsSlots(region))
+      return b.i32(0);
+    auto lookUp = [&](Value from) {
+      return isLoadedByTma() ? region.lookUpBoxes(from) : region.lookUp(copiers, from);
+    };
+    if (!runsAhead)
+      return lookUp(region.first);
     auto ahead = AheadOp::create(b, i32, first);
-    b.fill(ahead.getBody(), {i32}, [&](ValueRange at) { return region.lookUpBoxes(fromHere(at[0])); });
+    b.fill(ahead.getBody(), {i32}, [&](ValueRange at) { return lookUp(fromHere(at[0])); });
     return ahead;
   };
   where = inRegion({i32}, [&](StoredTokens &region) { return SmallVector<Value>{slotsIn(region)}; }).front();

@@ -118,6 +118,22 @@ LogicalResult WidenTileOp::verify() {
   return getMeta() ? verifyMeta(*this, getMeta().getType(), source, mostGroups) : success();
 }
 
+LogicalResult WidenLinesOp::verify() {
+  constexpr int64_t panel = 64, lines = 8, valuesOfRegisters = 16 * 32;
+  SharedType target = getTarget().getType();
+  if (!isa<Float8E4M3FNType>(getCodes()) || !mlir::attn::isMultiplied(target.getElement()))
+    return emitOpError("expected e4m3 that becomes f16 or bf16, got ") << getCodes() << " and " << target;
+  if (target.getRows() % lines != 0 || target.getCols() % panel != 0 || target.getBoxes())
+    return emitOpError("expected a multiple of 8 lines, of a multiple of 64 features, got ") << target;
+  const int64_t all = target.getRows() * target.getCols(),
+                each = static_cast<int64_t>(getHeld().size()) * valuesOfRegisters;
+  if (each == 0 || all % each != 0)
+    return emitOpError("expected some warps to hold the ")
+           << all << " values of " << target << ", 512 in each register vector, got " << getHeld().size()
+           << " of them";
+  return success();
+}
+
 LogicalResult TmaStoreOp::verify() {
   if (getTile().getType().getBoxes())
     return emitOpError("expected a tile in one box, got ") << getTile().getType();

@@ -126,9 +126,9 @@ LogicalResult ScheduleAttr::verify(EmitError emitError, ScheduleKind kind, int64
                 "producers, registers of roles, boxes, ping-pong, TMA stores and exchanges need wgmma";
     return success();
   }
-  if (producers && *producers != groupWarps)
-    return emitError() << "expected " << groupWarps << " producers, a warpgroup, to which registers are "
-                       << "given, got " << *producers;
+  if (producers && *producers != groupWarps && *producers != 2 * groupWarps)
+    return emitError() << "expected " << groupWarps << " or " << 2 * groupWarps << " producers, one or two "
+                       << "warpgroups, to which registers are given, got " << *producers;
   if (queryStages && *queryStages != 1 && *queryStages != 2)
     return emitError() << "expected 1 or 2 query_stages, got " << *queryStages;
   if (exchangeStages && *exchangeStages != 1 && *exchangeStages != 2)

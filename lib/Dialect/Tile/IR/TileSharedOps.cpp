@@ -70,6 +70,21 @@ LogicalResult GatherOp::verifyRegions() {
   return verifyBody(*this, getSlot(), i32, i32);
 }
 
+LogicalResult FetchLinesOp::verify() {
+  constexpr int64_t features = 16, lanes = 32;
+  if (Type element = getSource().getType().getElement(); element.getIntOrFloatBitWidth() != 8)
+    return emitOpError("expected a source of 8-bit values, got ") << element;
+  const int64_t all = getLines() * getPanels() * runsOfPanel * features, each = features * lanes,
+                warps = getHeld().empty() ? 0 : all / each / static_cast<int64_t>(getHeld().size());
+  if (warps == 0 || warps * static_cast<int64_t>(getHeld().size()) * each != all ||
+      getLines() % (warps * linesOfStep) != 0)
+    return emitOpError(
+               "expected results of 16 features for each lane of some warps, eight lines or a multiple for "
+               "each warp, got ")
+           << getHeld().size() << " for " << getLines() << " lines of " << getPanels() << " panels";
+  return success();
+}
+
 LogicalResult LookupBoxesOp::verifyRegions() {
   Type i32 = IntegerType::get(getContext(), 32);
   return verifyBody(*this, getSlot(), i32, i32);

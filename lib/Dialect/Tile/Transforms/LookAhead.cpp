@@ -74,17 +74,19 @@ struct LookAhead : tile::impl::LookAheadPassBase<LookAhead> {
     return schedule && schedule.sharesWeights();
   }
 
-  /// The loads of a tile of one box at this slot, which may give way to a slot outside of the tensor. Small
-  /// boxes keep the unit that copies them busy, and copies would wait for prefetches.
-  static SmallVector<TmaLoadOp> loadsAt(Value slot) {
-    SmallVector<TmaLoadOp> loads;
-    for (Operation *user : slot.getUsers())
-      if (auto load = dyn_cast<TmaLoadOp>(user);
-          load && load.getTarget().getType().getRows() == load.getLines())
-        loads.push_back(load);
+  /// Lets loads at these slots, which may give way to slots outside of the tensor, bring the lines at the
+  /// next ones to the cache. Small boxes keep the unit that copies them busy, and copies would wait for
+  /// prefetches.
+  static void setNext(Value slots, Value next) {
+    for (Operation *user : slots.getUsers()) {
+      auto load = dyn_cast<TmaLoadOp>(user);
+      if (load && load.getTarget().getType().getRows() == load.getLines())
+        load.getNextMutable().assign(next);
+      else if (auto fetch = dyn_cast<FetchLinesOp>(user))
+        fetch.getNextMutable().assign(next);
       else if (isa<arith::SelectOp>(user))
-        llvm::append_range(loads, loadsAt(user->getResult(0)));
-    return loads;
+        setNext(user->getResult(0), next);
+    }
   }
 
   static void carry(AheadOp ahead, scf::ForOp loop) {
@@ -98,8 +100,7 @@ struct LookAhead : tile::impl::LookAheadPassBase<LookAhead> {
       b.setInsertionPoint(ahead);
       Value next = compute(b, ahead, arith::AddIOp::create(b, loop.getInductionVar(), loop.getStep()));
       if (copiesNothingMeanwhile(loop))
-        for (TmaLoadOp load : loadsAt(ahead))
-          load.getNextMutable().assign(next);
+        setNext(ahead, next);
       rewriter.replaceOp(ahead, arguments.front());
       return {next};
     };

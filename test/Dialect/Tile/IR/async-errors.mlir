@@ -196,6 +196,33 @@ func.func @widened_by_fewer(%codes: !codes, %meta: !meta, %wide: !wide) {
 
 // -----
 
+!wide = !tile.shared<key 64, feature 64, f32>
+func.func @widened_to(%held: vector<4xi32>, %wide: !wide) {
+  // expected-error @+1 {{expected e4m3 that becomes f16 or bf16, got 'f8E4M3FN' and '!tile.shared<key 64, feature 64, f32>'}}
+  tile.widen_lines %held of f8E4M3FN into %wide : vector<4xi32> -> !wide
+  return
+}
+
+// -----
+
+!wide = !tile.shared<key 64, feature 96, bf16>
+func.func @widened_panels(%held: vector<4xi32>, %wide: !wide) {
+  // expected-error @+1 {{expected a multiple of 8 lines, of a multiple of 64 features, got '!tile.shared<key 64, feature 96, bf16>'}}
+  tile.widen_lines %held of f8E4M3FN into %wide : vector<4xi32> -> !wide
+  return
+}
+
+// -----
+
+!wide = !tile.shared<key 64, feature 64, bf16>
+func.func @widened_in_part(%held: vector<4xi32>, %wide: !wide) {
+  // expected-error @+1 {{expected some warps to hold the 4096 values of '!tile.shared<key 64, feature 64, bf16>', 512 in each register vector, got 3 of them}}
+  tile.widen_lines %held, %held, %held of f8E4M3FN into %wide : vector<4xi32>, vector<4xi32>, vector<4xi32> -> !wide
+  return
+}
+
+// -----
+
 !meta = !tile.shared<key 64, feature 4, f16>
 !wide = !tile.shared<key 64, feature 4, f32>
 func.func @widened_groups(%meta: !meta, %wide: !wide) {

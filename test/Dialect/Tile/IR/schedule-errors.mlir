@@ -212,7 +212,7 @@ module attributes {a = #tile.schedule<mma, rows = 16, keys = 64, warps = 4, stag
 
 // -----
 
-// expected-error @+1 {{expected 4 producers, a warpgroup, to which registers are given, got 1}}
+// expected-error @+1 {{expected 4 or 8 producers, one or two warpgroups, to which registers are given, got 1}}
 module attributes {a = #tile.schedule<wgmma, rows = 128, keys = 64, warps = 8, stages = 2, blocks = 1, split_keys = false, query_in_registers = false, producers = 1>} {}
 
 // -----

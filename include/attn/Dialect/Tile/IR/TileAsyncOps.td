@@ -208,6 +208,19 @@ def Tile_WidenTileOp : Tile_Op<"widen_tile"> {
   let hasVerifier = 1;
 }
 
+def Tile_WidenLinesOp : Tile_Op<"widen_lines"> {
+  let summary = "the producer warps widen lines from `tile.fetch_lines` to f16 or bf16, and write them to a shared tile";
+  let description = [{
+    Every value becomes a float of the tile's type, exactly; a NaN stays a NaN. All producers take part, in a
+    `tile.produce` of `target`, as they do in `tile.widen_tile`.
+  }];
+  let arguments = (ins Arg<Variadic<VectorOfLengthAndType<[4], [I32]>>, "16 values each">:$held,
+                       Arg<TypeAttr, "their type, f8E4M3FN">:$codes,
+                       Arg<Tile_SharedType, "the tile to fill, f16 or bf16">:$target);
+  let assemblyFormat = "$held `of` $codes `into` $target attr-dict `:` type($held) `->` type($target)";
+  let hasVerifier = 1;
+}
+
 def Tile_TmaStoreOp : Tile_Op<"tma_store", [AttrSizedOperandSegments]> {
   let summary = "one lane of the warp starts TMA stores of a shared tile into a tensor";
   let description = [{

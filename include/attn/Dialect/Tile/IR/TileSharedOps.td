@@ -119,6 +119,34 @@ def Tile_GatherOp : Tile_Op<"gather", [AttrSizedOperandSegments, SingleBlock]> {
   let hasRegionVerifier = 1;
 }
 
+def Tile_FetchLinesOp : Tile_Op<"fetch_lines", [MemoryEffects<[MemRead]>]> {
+  let summary = "the producer warps load lines of 8-bit values from global memory to registers";
+  let description = [{
+    Loads `panels * 64` neighbouring features of `lines` lines, which start at byte `slot * pitch + origin` of the
+    source. Slots are those of a `tile.lookup` of these lines, so lines past the last are that line once more. Loads
+    are in flight until `tile.widen_lines` writes the lines to a tile, so they may begin before the tile is free.
+    The lines at slots `next` are brought to the L2 cache: they are loaded next.
+  }];
+  let arguments = (ins
+    Arg<ConfinedAttr<I64Attr, [IntPositive]>, "lines to load, eight for each warp or a multiple">:$lines,
+    Arg<ConfinedAttr<I64Attr, [IntPositive]>, "panels of 64 features">:$panels,
+    Arg<I32, "slots of the lines">:$slots,
+    Arg<Optional<I32>, "like `slots`, of the lines to load after these">:$next,
+    Arg<Tile_BufferType, "the tensor to read">:$source,
+    Arg<I64, "byte of a slot where the features start">:$origin,
+    Arg<I32, "bytes from one slot to the next">:$pitch);
+  let results = (outs Res<Variadic<VectorOfLengthAndType<[4], [I32]>>, "16 features each">:$held);
+  let assemblyFormat = [{
+    $lines `panels` $panels `at` $slots (`next` $next^)? `from` $source `origin` $origin `pitch` $pitch attr-dict
+    `:` type($source) `->` type($held)
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The 16-byte runs of a panel, one for each lane of a line, and the lines that a warp loads at a time.
+    static constexpr int64_t runsOfPanel = 4, linesOfStep = 8;
+  }];
+}
+
 def Tile_CommitOp : Tile_Op<"commit"> {
   let summary = "closes a group of this thread's copies";
   let assemblyFormat = "attr-dict";

@@ -55,7 +55,7 @@ static LogicalResult verifyClear(ProduceOp produce, ProducedCopies copies) {
 }
 
 /// Verifies that all producers widen the tile that they produce.
-static LogicalResult verifyWiden(ProduceOp produce, WidenTileOp widen, bool fetches) {
+template <typename OpT> static LogicalResult verifyWiden(ProduceOp produce, OpT widen, bool fetches) {
   if (fetches || produce.getWarp())
     return widen.emitOpError("expected a tile.produce of all producers, without TMA loads");
   if (widen->getBlock() != &produce.getCopies().front() ||
@@ -81,8 +81,8 @@ FailureOr<ProducedCopies> tile::copiesOf(ProduceOp produce) {
         return tmaLoad.emitOpError("expected no barriers in a tile.produce"), WalkResult::interrupt();
       if (tmaLoad->getBlock() == &block)
         copies.tmaLoad = tmaLoad;
-    } else if (auto widen = dyn_cast<WidenTileOp>(op)) {
-      copies.widen = widen;
+    } else if (isa<WidenTileOp, WidenLinesOp>(op)) {
+      copies.widen = op;
     } else if (auto clear = dyn_cast<ClearOp>(op)) {
       if (copies.clear)
         return clear.emitOpError("is the second clear of a tile.produce"), WalkResult::interrupt();
@@ -94,7 +94,9 @@ FailureOr<ProducedCopies> tile::copiesOf(ProduceOp produce) {
     return failure();
   if (copies.widen) {
     copies.gathers = false; // to other tiles
-    if (failed(verifyWiden(produce, copies.widen, fetches)))
+    auto tile = dyn_cast<WidenTileOp>(copies.widen);
+    if (failed(tile ? verifyWiden(produce, tile, fetches)
+                    : verifyWiden(produce, cast<WidenLinesOp>(copies.widen), fetches)))
       return failure();
     return copies;
   }

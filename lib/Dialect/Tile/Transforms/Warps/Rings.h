@@ -16,10 +16,10 @@ Value ringOf(Operation *op);
 
 /// The copies of a `tile.produce` into the ring.
 struct ProducedCopies {
-  TmaLoadOp tmaLoad;    ///< null if they are gathers, or if branches hold the TMA loads
-  ClearOp clear;        ///< after the TMA load, if there is one
-  bool gathers = false; ///< else they are TMA loads, or a tile of quantized values that is widened
-  WidenTileOp widen;    ///< null if nothing is widened
+  TmaLoadOp tmaLoad;          ///< null if they are gathers, or if branches hold the TMA loads
+  ClearOp clear;              ///< after the TMA load, if there is one
+  bool gathers = false;       ///< else they are TMA loads, or a tile of quantized values that is widened
+  Operation *widen = nullptr; ///< tile.widen_tile or tile.widen_lines; null if nothing is widened
 };
 /// Returns the copies of a `tile.produce`, or reports an error.
 FailureOr<ProducedCopies> copiesOf(ProduceOp produce);

@@ -114,7 +114,7 @@ def draw_latents(axes, rows):
     bf16."""
 
     def over_bar(row):
-        if "over_bf16" in row:
+        if "over_bf16" in row and row["q_heads"] == 16:
             return row["over_bf16"] / OVER_BF16
         return row["copy_share"] / SHARE if row["q_heads"] == 16 else row["tflops"] / TFLOPS
 

@@ -1,8 +1,8 @@
 // RUN: attn-opt %s --attn-choose-schedule=target=sm_90a | FileCheck %s --check-prefix=HOPPER
 // RUN: attn-opt %s --attn-choose-schedule=target=sm_80 | FileCheck %s --check-prefix=MMA
 
-// Over latents in e4m3 with a scale of the tensor two warps share weights where rows are few. Where they are many, two
-// warpgroups do, and producers hold lines while they widen them. Chips before Hopper have tiles of many rows on mma.
+// Over latents in e4m3 with a scale of the tensor two warps share weights where rows are few, and two warpgroups where they
+// are many; producers hold lines while they widen them. Chips before Hopper have tiles of many rows on mma.
 
 // HOPPER-LABEL: @codes
 // HOPPER-SAME: tile.schedules = [#tile.schedule<mma, rows = 16, keys = 32, {{[^>]*}} shared_weights = true, {{[^>]*}}>, #tile.schedule<wgmma, rows = 64, keys = 128, warps = 8, stages = 1, {{[^>]*}} producers = 8, producer_registers = 56, consumer_registers = 200, query_stages = 1, query_copy = gather, key_copies = [gather], {{[^>]*}} shared_weights = true, shared_bytes = 230480>]

@@ -239,23 +239,25 @@ struct FetchLinesPattern : TilePattern<FetchLinesOp> {
     const auto panels = static_cast<int64_t>(op.getPanels());
     Type words = VectorType::get(4, e.b.getI32Type()), byte = e.b.getI8Type();
     Value run = e.band(e.lanes.lane, runs - 1), first = e.shr(e.lanes.lane, llvm::Log2_64(runs));
-    // Each lane of a line asks for 128 bytes of the next one, or for its last run.
-    Value request = e.min(e.mul(run, requestBytes / runBytes), e.i32(panels * runs - 1));
     SmallVector<Value> held;
     for (int64_t step = 0; step < share.lines; step += FetchLinesOp::linesOfStep) {
-      auto slotIn = [&](Value slots) { return e.shuffle(NVVM::ShflKind::idx, slots, e.add(first, step)); };
-      // Its address takes registers that loaded values take later.
+      // The addresses of a line's parts differ by constants.
+      auto lineAt = [&](Value slots) {
+        Value slot = e.shuffle(NVVM::ShflKind::idx, slots, e.add(first, step));
+        return source.addressOf(e, byte, slot, run, 0, /*roomy=*/true);
+      };
+      Value line = lineAt(adaptor.getSlots());
+      for (int64_t panel = 0; panel < panels; ++panel) {
+        Value from = e.globalAt(line, byte, e.i64(panel * runs * runBytes));
+        held.push_back(LLVM::LoadOp::create(e.b, e.loc, words, from, runBytes));
+      }
       if (op.getNext()) {
         auto level = NVVM::PrefetchCacheLevelAttr::get(e.b.getContext(), NVVM::PrefetchCacheLevel::L2);
-        Value next = source.addressOf(e, byte, slotIn(adaptor.getNext()), request, 0, /*roomy=*/true);
-        NVVM::PrefetchOp::create(e.b, e.loc, level, NVVM::CacheEvictionPriorityAttr(), next,
-                                 /*predicate=*/Value(),
-                                 /*tensormap=*/false);
-      }
-      Value slot = slotIn(adaptor.getSlots());
-      for (int64_t panel = 0; panel < panels; ++panel) {
-        Value from = source.addressOf(e, byte, slot, run, panel * runs, /*roomy=*/true);
-        held.push_back(LLVM::LoadOp::create(e.b, e.loc, words, from, runBytes));
+        Value next = lineAt(adaptor.getNext());
+        for (int64_t at = 0; at < panels * runs * runBytes; at += requestBytes)
+          NVVM::PrefetchOp::create(e.b, e.loc, level, NVVM::CacheEvictionPriorityAttr(),
+                                   e.globalAt(next, byte, e.i64(at)), /*predicate=*/Value(),
+                                   /*tensormap=*/false);
       }
     }
     rewriter.replaceOp(op, held);

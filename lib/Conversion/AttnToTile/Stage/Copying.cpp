@@ -93,19 +93,20 @@ public:
     return copies;
   }
 
-  /// The lines of a ring's tile are in flight while the warps wait until its stage is free. Of each half the
-  /// last features come first: the second warpgroup leaves them before it leaves the weights that the first
+  /// The lines of a ring's tile are in flight while the warps wait until its stage is free. A half begins with
+  /// its last features: the second warpgroup leaves their stage before it leaves the weights that the first
   /// waits for.
   SmallVector<Value> startHalves(TokenSource &front, TokenSource &behind, ArrayRef<Buffer> buffers) override {
     assert(buffers.size() == 4 && "two rings for each half");
-    front.locate(Scope::Producers);
-    behind.locate(Scope::Producers);
     SmallVector<Value> copies(buffers.size());
     for (size_t number : {1, 0, 3, 2}) {
+      TokenSource &half = number < 2 ? front : behind;
+      if (number % 2 == 1) // a half's page numbers take registers until its last lines are loaded
+        half.locate(Scope::Producers);
       auto tileOf = [&](size_t ring) { return cast<RingType>(buffers[ring].memory.getType()).getTile(); };
       SharedType tile = tileOf(number);
       const int64_t feature = number % 2 == 1 ? tileOf(number - 1).getCols() : 0;
-      SmallVector<Value> held = (number < 2 ? front : behind).fetchLines(feature, tile);
+      SmallVector<Value> held = half.fetchLines(feature, tile);
       auto fill = ProduceOp::create(b, tile, buffers[number].memory, IntegerAttr());
       copies[number] = fill;
       OpBuilder::InsertionGuard guard(b);

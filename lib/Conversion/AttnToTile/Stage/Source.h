@@ -61,6 +61,7 @@ public:
 
   /// Whether a table gives the slots of tokens.
   bool hasTable() const { return store.table().has_value(); }
+  bool isPaged() const { return store.isPaged(); }
   /// Whether values are a part of the keys.
   bool isLatent() const { return store.isLatent(); }
   /// Computes the slot of each of the tile's tokens from `from` on, for a gather by warps of this scope.

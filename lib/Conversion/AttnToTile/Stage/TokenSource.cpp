@@ -50,19 +50,19 @@ TokenSource::inRegion(TypeRange types, function_ref<SmallVector<Value>(StoredTok
   return SmallVector<Value>(branch.getResults());
 }
 
-/// The slots of tiles that are walked may be looked up one ahead.
+/// The boxes of tiles that are walked may be looked up one ahead, and so may pages of lines that producers
+/// load to registers. Other stores have no page numbers to wait for.
 void TokenSource::locate(Scope copiers) {
-  const bool runsAhead = isLoadedByTma() ? !k.form.keepsTokens() : k.widensOnTheWay();
-  auto needsSlots = [&](StoredTokens &region) { return isLoadedByTma() || runsAhead || region.hasTable(); };
+  const bool tma = isLoadedByTma(), widens = k.widensOnTheWay();
+  auto needsSlots = [&](StoredTokens &region) { return tma || widens || region.hasTable(); };
   if (llvm::none_of(regions, needsSlots))
     return;
   Type i32 = b.getI32Type();
   auto slotsIn = [&](StoredTokens &region) -> Value {
     if (!needsSlots(region))
       return b.i32(0);
-    auto lookUp = [&](Value from) {
-      return isLoadedByTma() ? region.lookUpBoxes(from) : region.lookUp(copiers, from);
-    };
+    auto lookUp = [&](Value from) { return tma ? region.lookUpBoxes(from) : region.lookUp(copiers, from); };
+    const bool runsAhead = tma ? !k.form.keepsTokens() : widens && region.isPaged();
     if (!runsAhead)
       return lookUp(region.first);
     auto ahead = AheadOp::create(b, i32, first);

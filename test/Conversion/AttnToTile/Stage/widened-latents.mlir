@@ -22,14 +22,14 @@ gpu.module @kernels {
   // CHECK: tile.alloc : !tile.shared<query 256, feature 1, f32>
   // CHECK: %[[SLOTS:.*]] = tile.ahead
   // CHECK: tile.lookup producers
-  // CHECK: %[[SLOTS_BEHIND:.*]] = tile.ahead
-  // CHECK: tile.lookup producers
   // CHECK: %[[B:.*]]:5 = tile.fetch_lines 64 panels 5 at %[[SLOTS]] from
   // CHECK: tile.produce %[[REST]]
   // CHECK-NEXT: tile.widen_lines %[[B]]#0, {{.*}} of f8E4M3FN into
   // CHECK: %[[A:.*]]:4 = tile.fetch_lines 64 panels 4 at %[[SLOTS]] from
   // CHECK: tile.produce %[[KEYS]]
   // CHECK-NEXT: tile.widen_lines %[[A]]#0, {{.*}} of f8E4M3FN into
+  // CHECK: %[[SLOTS_BEHIND:.*]] = tile.ahead
+  // CHECK: tile.lookup producers
   // CHECK: %[[D:.*]]:5 = tile.fetch_lines 64 panels 5 at %[[SLOTS_BEHIND]] from
   // CHECK: tile.produce %[[LAST]]
   // CHECK-NEXT: tile.widen_lines %[[D]]#0, {{.*}} of f8E4M3FN into

@@ -44,6 +44,7 @@ std::optional<ScheduleShape> ScheduleShape::of(func::FuncOp function) {
     shape.group = query.getDimSize(1) / update.getKVHeads();
     SmallVector<int64_t> ends;
     update.getVisibility().collectEnds(ends);
+    shape.sizes = std::max(shape.sizes, static_cast<int64_t>(ends.size()));
     shape.rawScores &= update.getScore().empty();
     auto tables = dyn_cast_or_null<ArrayAttr>(backwardAttr.get(function));
     shape.tableReads = static_cast<int64_t>(attn::tableReads(update, tables).size());
@@ -97,15 +98,17 @@ static bool isWidenable(const rt::StorePart &part, int64_t tileDim, int64_t most
   return converts && format.hasSharedScale();
 }
 
-/// Their scale is a part of the softmax's unit and of results, so no factor is left for a tile. Gates of
-/// features take registers that two warpgroups of producers leave to no others.
+/// Their scale is a part of the softmax's unit and of results, so no factor is left for a tile. Score
+/// regions, several masks, masks of several sizes and gates of features take registers that two warpgroups of
+/// producers do not leave.
 bool ScheduleShape::mayWidenLatents() const {
-  if (regions.size() != 1 || !areLatent() || byRow || gatesFeatures)
+  constexpr int64_t panel = 64;
+  if (regions.size() != 1 || !areLatent() || byRow || gatesFeatures || !rawScores || masks > 1 || sizes > 1 ||
+      valueSlices() != 2 || valueDim % (2 * panel) != 0 || keyDim % panel != 0)
     return false;
   const rt::Store store = storeOf(regions.front());
-  const rt::Format &format = store.keys.format;
-  return format.codes == rt::DType::F8E4M3FN && format.hasSharedScale() && !store.isOfClass() &&
-         store.keys.dim == keyDim && store.values.dim == valueDim;
+  return store.keys.format.codes == rt::DType::F8E4M3FN && store.keys.format.hasSharedScale() &&
+         !store.isOfClass() && store.keys.dim == keyDim && store.values.dim == valueDim;
 }
 
 bool ScheduleShape::mayWiden() const {

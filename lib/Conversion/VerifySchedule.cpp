@@ -132,7 +132,15 @@ LogicalResult ScheduleModel::verify(ScheduleAttr schedule,
              << schedule << " has shared_weights: expected values of 257 to 512 features that are the "
              << "first of their keys, of multiples of 128 and 64 features, in 16 bits loaded by TMA, or in "
                 "one "
-             << "region of e4m3 with a scale that all tokens share, gathered and without numerics";
+             << "region of e4m3 with a scale that all tokens share, gathered, without score regions, several "
+             << "masks, masks of several sizes, gates of features and numerics";
+    if (shape.converted() && schedule.sharesWeights()) {
+      constexpr int64_t producers = 2 * ScheduleAttr::groupWarps, linesOfWarp = 8;
+      if (schedule.getProducers() != producers || schedule.getWarpKeys() % (producers * linesOfWarp) != 0)
+        return emitError() << schedule << " has shared_weights over " << shape.converted() << ": expected "
+                           << producers << " producers, and keys a multiple of "
+                           << 2 * producers * linesOfWarp << ", as producers hold eight lines of a half each";
+    }
     if (schedule.getExchangeStages())
       return emitError() << schedule << " has exchange_stages, and only gradients are exchanged";
     if (failed(verifyTokenCopies(schedule, emitError)) || failed(verifyQueryCopies(schedule, emitError)))

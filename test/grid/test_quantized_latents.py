@@ -104,7 +104,7 @@ MANY = (
     (latents(page_size=64), 1, (40, 330), {}),
     (latents(Packed, scales="head"), 3, (3, 64, 128, 129, 200), {"dtype": "float16"}),
     (latents(Dense), 2, 200, {"see": attn.window(70), "sink_logits": True}),
-    (latents(page_size=1), 1, (40, 130), {"score": lambda s, h, qi, ki: 30 * attn.math.tanh(s / 30)}),
+    (latents(page_size=1), 1, (40, 130), {"see": attn.all_tokens(), "dtype": "float16"}),
     (latents(page_size=784), 2, (70, 1130), {"see": attn.window(150)}),
     (latents(page_size=16), 40, 170, {"q_heads": 3}),
     (latents(page_size=64), 1, (40, 330), {"output": "fp8_e4m3", "q_heads": 64}),
@@ -112,13 +112,20 @@ MANY = (
 )
 
 
-def test_gates_of_features_beside_many_heads():
-    """They take registers of their own: tiles have 16 rows."""
-    of = spec(q_heads=128, gate="elementwise")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gate": "elementwise"},
+        {"score": lambda s, h, qi, ki: 30 * attn.math.tanh(s / 30)},
+        {"see": attn.sink(4) | attn.window(30)},
+    ],
+)
+def test_what_takes_registers_beside_many_heads(options):
+    """Gates of features, score regions and masks of several sizes: no producers widen."""
+    of = spec(q_heads=128, **options)
     report = attn.check(of, batch=2, q_len=1, kv_len=(40, 130))
     assert report.right and not report.findings
-    kernels = attn.compile(of).manifest["kernels"]
-    assert not any(kernel["name"].endswith("rows64") for kernel in kernels)
+    assert {kernel.get("schedule", "mma") for kernel in attn.compile(of).manifest["kernels"]} == {"mma"}
 
 
 @pytest.mark.parametrize("store,rows,tokens,options", MANY)

@@ -27,6 +27,7 @@ struct ScheduleShape {
   bool rawScores = true;            ///< whether scores go to the softmax unchanged
   bool byRow = false;               ///< whether results follow a numerics contract
   bool plain = true;                ///< `rawScores`, and no visibility has a size
+  int64_t sizes = 0;                ///< the most sizes that a visibility has
   int64_t tableReads = 0;           ///< reads of tables whose gradients a kernel with stationary rows adds up
   int64_t groups = 1;               ///< the largest number of feature groups with metadata of their own
   SmallVector<KVType> regions;

@@ -93,9 +93,9 @@ public:
     return copies;
   }
 
-  /// The lines of a ring's tile are in flight while the warps wait until its stage is free. A half begins with
-  /// its last features: the second warpgroup leaves their stage before it leaves the weights that the first
-  /// waits for.
+  /// The lines of a ring's tile are in flight while the warps wait until its stage is free. A half begins
+  /// with its last features: the second warpgroup leaves their stage before it leaves the weights that the
+  /// first waits for.
   SmallVector<Value> startHalves(TokenSource &front, TokenSource &behind, ArrayRef<Buffer> buffers) override {
     assert(buffers.size() == 4 && "two rings for each half");
     SmallVector<Value> copies(buffers.size());

@@ -77,9 +77,9 @@ LogicalResult FetchLinesOp::verify() {
   const int64_t all = getLines() * getPanels() * runsOfPanel * features, each = features * lanes,
                 warps = getHeld().empty() ? 0 : all / each / static_cast<int64_t>(getHeld().size());
   if (warps == 0 || warps * static_cast<int64_t>(getHeld().size()) * each != all ||
-      getLines() % (warps * linesOfStep) != 0)
+      getLines() % (warps * linesOfStep) != 0 || getLines() > warps * lanes)
     return emitOpError(
-               "expected results of 16 features for each lane of some warps, eight lines or a multiple for "
+               "expected results of 16 features for each lane of some warps, 8, 16, 24 or 32 lines for "
                "each warp, got ")
            << getHeld().size() << " for " << getLines() << " lines of " << getPanels() << " panels";
   return success();

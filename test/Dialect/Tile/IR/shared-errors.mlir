@@ -163,7 +163,16 @@ func.func @fetch(%i: i32, %z: i64, %b: !tile.buffer<bf16>) {
 
 // A warp of 64 lines has eight results for each panel.
 func.func @fetch(%i: i32, %z: i64, %b: !tile.buffer<f8E4M3FN>) {
-  // expected-error @+1 {{expected results of 16 features for each lane of some warps, eight lines or a multiple for each warp, got 3 for 64 lines of 1 panels}}
+  // expected-error @+1 {{expected results of 16 features for each lane of some warps, 8, 16, 24 or 32 lines for each warp, got 3 for 64 lines of 1 panels}}
   %0:3 = tile.fetch_lines 64 panels 1 at %i from %b origin %z pitch %i : !tile.buffer<f8E4M3FN> -> vector<4xi32>, vector<4xi32>, vector<4xi32>
+  return
+}
+
+// -----
+
+// A lookup gives a warp 32 slots.
+func.func @fetch(%i: i32, %z: i64, %b: !tile.buffer<f8E4M3FN>) {
+  // expected-error @+1 {{expected results of 16 features for each lane of some warps, 8, 16, 24 or 32 lines for each warp, got 8 for 64 lines of 1 panels}}
+  %0:8 = tile.fetch_lines 64 panels 1 at %i from %b origin %z pitch %i : !tile.buffer<f8E4M3FN> -> vector<4xi32>, vector<4xi32>, vector<4xi32>, vector<4xi32>, vector<4xi32>, vector<4xi32>, vector<4xi32>, vector<4xi32>
   return
 }

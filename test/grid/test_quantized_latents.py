@@ -215,10 +215,10 @@ def test_a_plan_counts_each_line_once(scales, line):
 
 
 @pytest.mark.parametrize("scales", ["tensor", "token"])
-@pytest.mark.parametrize("numerics", [None, "row"])
-def test_a_plan_of_the_device(scales, numerics):
+@pytest.mark.parametrize("heads,numerics", [(16, None), (16, "row"), (128, None)])
+def test_a_plan_of_the_device(scales, heads, numerics):
     """Parts are merged, or folded under a numerics contract; the device makes the same plan."""
-    of = spec(latents(scales=scales), device_plan=True, numerics=numerics)
+    of = spec(latents(scales=scales), q_heads=heads, device_plan=True, numerics=numerics)
     tensors = attn.sample(of, batch=3, q_len=1, kv_len=(5, 90, 40))
     kernel = attn.compile(of, device="host")
     names = [name for name in ("kv.k_pages", "kv.k_scales") if name in tensors]

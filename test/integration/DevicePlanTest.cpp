@@ -427,15 +427,16 @@ TEST(DevicePlan, WhatIsBeyondItsLimitsIsNotPlanned) {
             std::string::npos);
 }
 
-// 128 heads over latents in e4m3 have eight work tiles for each row, and steps of vLLM's graphs twice as many
-// rows as sequences, whose lengths may be those of DeepSeek-V3.
+// 128 heads over latents in e4m3 have eight work tiles for each row under a mask of two sizes, which no
+// kernel of 64 rows has, and steps of vLLM's graphs twice as many rows as sequences, whose lengths may be
+// those of DeepSeek-V3.
 TEST(DevicePlan, ManyHeadsOverLongLatentsAreCounted) {
   const Compiled compiled(R"(
 !query = tensor<?x128x576xbf16>
 !cache = !attn.kv<paged<64>, heads = 1, dim = 576, key = !attn.quantized<f8E4M3FN, per = tensor>, value = first<512>>
 func.func @decode(%q: !query {attn.name = "q", attn.dims = ["rows"]},
     %kv: !cache {attn.name = "kv", attn.dims = ["batch", "kv_len"]}) -> tensor<?x128x512xbf16> attributes {attn.device_plan} {
-  %o = attn.attend %q over (%kv see causal) scale 0.0721 : !query, !cache -> tensor<?x128x512xbf16>
+  %o = attn.attend %q over (%kv see sink(4) | window(163840)) scale 0.0721 : !query, !cache -> tensor<?x128x512xbf16>
   return %o : tensor<?x128x512xbf16>
 })");
   const DevicePlanLimits limits{.rows = 256, .sequences = 128, .rowsPerSequence = 2, .tokens = 163840};

@@ -67,12 +67,11 @@ int64_t ScheduleModel::valueBoxesOf(ArrayRef<int64_t> copies, int64_t keys) cons
 
 /// Each warpgroup reads the features of its values from rings of their own, in whole panels.
 bool ScheduleModel::mayShareWeights(int64_t half) const {
-  if (!shape.areLatent() || shape.valueSlices() != 2 || shape.valueDim % (2 * panelFeatures) != 0 ||
-      shape.keyDim % panelFeatures != 0 || !alignsTiles(half))
-    return false;
   if (shape.converted())
-    return shape.mayWidenLatents();
-  return regionsByTiles(shape.regions).size() == 1 && mayLoadByTma(half);
+    return shape.mayWidenLatents() && alignsTiles(half);
+  return shape.areLatent() && shape.valueSlices() == 2 && regionsByTiles(shape.regions).size() == 1 &&
+         shape.valueDim % (2 * panelFeatures) == 0 && shape.keyDim % panelFeatures == 0 &&
+         mayLoadByTma(half) && alignsTiles(half);
 }
 
 bool ScheduleModel::mayShareWeightsOfWarps() const {

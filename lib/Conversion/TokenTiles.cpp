@@ -68,11 +68,13 @@ bool mlir::attn::narrowsQueries(ScheduleAttr schedule, ArrayRef<KVType> regions,
 }
 
 bool mlir::attn::widensTokens(ScheduleAttr schedule, ArrayRef<KVType> regions) {
-  return schedule.getKind() == ScheduleKind::Wgmma && llvm::any_of(regions, isQuantized);
+  return schedule.getKind() == ScheduleKind::Wgmma && llvm::any_of(regions, isQuantized) &&
+         !schedule.sharesWeights();
 }
 
 bool mlir::attn::widensOnTheWay(ScheduleAttr schedule, ArrayRef<KVType> regions) {
-  return widensTokens(schedule, regions) && schedule.sharesWeights();
+  return schedule.getKind() == ScheduleKind::Wgmma && llvm::any_of(regions, isQuantized) &&
+         schedule.sharesWeights();
 }
 
 SharedType mlir::attn::widenedTile(SharedType tile, Type element) {

@@ -27,11 +27,11 @@ bool narrowsQueries(tile::ScheduleAttr schedule, ArrayRef<KVType> regions, Type 
 /// The bytes in which the warps of such a kernel keep their largest elements.
 inline int64_t largestBytes(tile::ScheduleAttr schedule) { return 4 * schedule.getWarps(); }
 
-/// Whether warps that only copy also widen the tokens of these regions: wgmma reads keys and values from
+/// Whether warps that only copy also widen tiles of tokens of these regions: wgmma reads keys and values from
 /// shared memory, in the 16-bit type that it multiplies. A kernel has one region then.
 bool widensTokens(tile::ScheduleAttr schedule, ArrayRef<KVType> regions);
-/// Whether tokens are widened on their way: they come to registers, without a stage in shared memory. The
-/// widened tiles of latents leave no room for one.
+/// Whether these warps widen tokens on their way instead: they come to registers, without a stage in shared
+/// memory. The widened tiles of latents leave no room for one.
 bool widensOnTheWay(tile::ScheduleAttr schedule, ArrayRef<KVType> regions);
 /// The tile that a tile is widened to. Quantized values become f16, scales and zeros of keys f32.
 tile::SharedType widenedTile(tile::SharedType tile, Type element);

@@ -102,7 +102,7 @@ void Memory::addWidenedTokens() {
 }
 
 void Memory::addTokens() {
-  if (widensTokens(k.schedule, k.regions()) && !k.widensOnTheWay())
+  if (widensTokens(k.schedule, k.regions()))
     return addWidenedTokens();
   int64_t lines = k.tokenLines(), keyTile = k.form.getKeyTile(), valueTile = k.valueFeatures();
   bool split = k.schedule.getSplitKeys(), walked = !k.form.keepsTokens();

@@ -368,9 +368,9 @@ void Walk::walkTilesOfAll(Line &line, const Segment &segment, Value queryRows) {
   Value hasRows = apart || oneGroup() ? Value() : b.less(groupRow, packedCount);
   Value begin = tilesBegin(segment);
   // Copies of quantized values run ahead by tiles, which are then counted.
-  const auto regions =
-      llvm::map_to_vector(chain.updates, [](UpdateOp update) -> KVType { return update.getKv().getType(); });
-  const bool counts = widensTokens(schedule, regions) && !widensOnTheWay(schedule, regions);
+  const bool counts = widensTokens(
+      schedule,
+      llvm::map_to_vector(chain.updates, [](UpdateOp update) -> KVType { return update.getKv().getType(); }));
   auto loop = counts ? scf::ForOp::create(b, b.i32(0), tilesOf(segment, 0, begin), b.i32(1), line.state)
                      : scf::ForOp::create(b, begin, segment.kvEnd, b.i32(schedule.getKeys()), line.state);
   OpBuilder::InsertionGuard guard(b);

@@ -60,9 +60,10 @@ def _finish_imports() -> None:
 
 
 def _imports_under_way() -> set[str]:
+    # copy() makes no objects on the way, so no other thread adds a module meanwhile; list(items()) makes a tuple each.
     return {
         name
-        for name, module in list(sys.modules.items())
+        for name, module in sys.modules.copy().items()
         if getattr(getattr(module, "__spec__", None), "_initializing", False)
     }
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A child that is forked while threads of its parent import, compile and run does the same, and ends."""
 
+import gc
 import subprocess
 import sys
 import threading
 import time
+import types
 from pathlib import Path
 
 import attn
@@ -74,6 +76,29 @@ def test_a_fork_waits_for_imports(tmp_path, monkeypatch):
     assert not forks._imports_under_way() and "first_slow" in sys.modules
     thread.join(30)
     assert not thread.is_alive()
+
+
+def test_imports_are_counted_while_modules_come():
+    """A garbage collection amid the count adds a module, as a finalizer or another thread does. Python 3.12 and later
+    collect between instructions alone, where the count never was in danger."""
+    names = [f"come_{number}" for number in range(10000)]
+
+    def come(phase, information):
+        if phase == "stop" and names:
+            sys.modules[names.pop()] = types.ModuleType("come")
+
+    before = set(sys.modules)
+    threshold = gc.get_threshold()
+    gc.callbacks.append(come)
+    try:
+        gc.set_threshold(1)
+        for _ in range(10):
+            assert not forks._imports_under_way()
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(come)
+        for name in set(sys.modules) - before:
+            del sys.modules[name]
 
 
 # The lock of a module is taken before the module exists.

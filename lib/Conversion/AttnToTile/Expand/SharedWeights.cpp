@@ -255,6 +255,9 @@ State FragmentExpansion::mergeHalves(const OneUpdate &one, const State &state) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(&b.kernel.front());
     isFirst = b.compare(arith::CmpIPredicate::eq, valueSlice(), b.i32(0));
+    // ptxas takes MMAs to be in flight where the kernel begins, and would wait for all, the scores among
+    // them, before the second warpgroup rescales its accumulator (C7517).
+    WaitMmasOp::create(b, TypeRange(), /*pending=*/0, ValueRange());
   }
   auto branch =
       scf::IfOp::create(b, TypeRange{state.max.getType(), state.sum.getType(), state.acc.getType()}, isFirst,

@@ -21,20 +21,6 @@ namespace {
 /// exist.
 using Shown = ::attn::rt::PositionBounds<Value>;
 
-/// Joins the results of `ofTerm` for each term of `visibility`, in the order of the text.
-Value join(KernelBuilder &b, VisibilityAttr visibility, function_ref<Value(VisibilityAttr)> ofTerm) {
-  if (!isConnective(visibility.getKind()))
-    return ofTerm(visibility);
-  Value all;
-  for (VisibilityAttr part : visibility.getOperands()) {
-    Value one = join(b, part, ofTerm);
-    all = !all                                         ? one
-          : visibility.getKind() == VisibilityKind::Or ? b.createOrFold<arith::OrIOp>(all, one)
-                                                       : b.createOrFold<arith::AndIOp>(all, one);
-  }
-  return all;
-}
-
 /// The terms of a visibility, in the order of the text.
 SmallVector<VisibilityAttr> termsOf(VisibilityAttr visibility) {
   if (!isConnective(visibility.getKind()))
@@ -43,6 +29,35 @@ SmallVector<VisibilityAttr> termsOf(VisibilityAttr visibility) {
   for (VisibilityAttr part : visibility.getOperands())
     llvm::append_range(terms, termsOf(part));
   return terms;
+}
+
+/// Whether rows see different tokens through a term of `visibility`.
+bool dependsOnRow(VisibilityAttr visibility) {
+  return llvm::any_of(termsOf(visibility),
+                      [](VisibilityAttr term) { return ::attn::rt::dependsOnRow(term.getKind()); });
+}
+
+/// Joins the results of `ofTerm` for each term of `visibility`, by its number in the text, from `first` on.
+/// Terms that are the same for all rows come first, or ptxas spills beside the numbers of rows.
+Value join(KernelBuilder &b, VisibilityAttr visibility, function_ref<Value(size_t)> ofTerm,
+           size_t first = 0) {
+  if (!isConnective(visibility.getKind()))
+    return ofTerm(first);
+  SmallVector<std::pair<VisibilityAttr, size_t>> parts;
+  for (VisibilityAttr part : visibility.getOperands()) {
+    parts.emplace_back(part, first);
+    first += termsOf(part).size();
+  }
+  llvm::stable_sort(
+      parts, [](auto &one, auto &other) { return !dependsOnRow(one.first) && dependsOnRow(other.first); });
+  Value all;
+  for (auto [part, from] : parts) {
+    Value one = join(b, part, ofTerm, from);
+    all = !all                                         ? one
+          : visibility.getKind() == VisibilityKind::Or ? b.createOrFold<arith::OrIOp>(all, one)
+                                                       : b.createOrFold<arith::AndIOp>(all, one);
+  }
+  return all;
 }
 
 /// Divides `all`, the sizes of a visibility, among its terms.
@@ -113,21 +128,21 @@ struct LowerMask : mlir::attn::impl::LowerMaskPassBase<LowerMask> {
     }
     SmallVector<Value> inputs{lane.getOffsets()};
     auto forRows = [](std::optional<Value> end) { return end && isa<FragmentType>(end->getType()); };
-    for (const Shown &bounds : shown)
+    SmallVector<size_t> firstInputs;
+    for (const Shown &bounds : shown) {
+      firstInputs.push_back(inputs.size());
       for (std::optional<Value> end : {bounds.begin, bounds.end})
         if (forRows(end))
           inputs.push_back(*end);
+    }
     auto mask = tile::MaskOp::create(b, type, op.getScores(), inputs, op.getPartial());
     b.fill(mask.getVisible(), SmallVector<Type>(inputs.size(), i32), [&](ValueRange v) -> Value {
-      ValueRange ends = v.drop_front();
-      const Shown *next = shown.begin();
-      return join(b, op.getVisibility(), [&](VisibilityAttr) {
-        Shown bounds = *next++;
+      return join(b, op.getVisibility(), [&](size_t term) {
+        Shown bounds = shown[term];
+        size_t input = firstInputs[term];
         for (std::optional<Value> *end : {&bounds.begin, &bounds.end})
-          if (forRows(*end)) {
-            *end = ends.front();
-            ends = ends.drop_front();
-          }
+          if (forRows(*end))
+            *end = v[input++];
         return contains(b, bounds, v[0]);
       });
     });
@@ -150,9 +165,8 @@ struct LowerMask : mlir::attn::impl::LowerMaskPassBase<LowerMask> {
     SmallVector<VisibilityAttr> terms = termsOf(op.getVisibility());
     SmallVector<ValueRange> sizes = sizesOf(terms, op.getEnds());
     auto joinTerms = [&](Value row, function_ref<Value(const Shown &)> ofTerm) {
-      size_t next = 0;
-      return join(b, op.getVisibility(), [&](VisibilityAttr term) {
-        return ofTerm(intervalOf(term.getKind(), arithmetic, row, sizes[next++]));
+      return join(b, op.getVisibility(), [&](size_t term) {
+        return ofTerm(intervalOf(terms[term].getKind(), arithmetic, row, sizes[term]));
       });
     };
     Value first = b.add(op.getFirst(), op.getPos0()), last = b.add(first, b.i32(count - 1));

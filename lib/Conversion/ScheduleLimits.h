@@ -27,7 +27,7 @@ struct Registers {
 /// leave it fewer.
 Registers registersOfRoles(int64_t consumers, bool gathers, int64_t valueDim);
 /// The registers of two consumers and of a producer that gathers quantized values and widens them.
-inline constexpr Registers registersOfWidening{72, 216};
+inline constexpr Registers registersOfWidening{80, 208};
 /// Those of two consumers and of two warpgroups that hold the lines of a ring's tile while they widen it.
 inline constexpr Registers registersOfHolding{56, 200};
 

@@ -11,7 +11,7 @@
 // CHECK: tile.alloc {{.*}} : !tile.ring<2, <key 96, feature 2, f16>>
 // CHECK: tile.alloc {{.*}} : !tile.ring<2, <key 96, feature 2, f16>>
 // CHECK: tile.alloc {{.*}} : !tile.ring<2, <key 96, feature 2, f32>>
-// CHECK: tile.set_registers 72
+// CHECK: tile.set_registers 80
 // CHECK: tile.gather producers
 // CHECK: tile.commit
 // CHECK: scf.for
@@ -24,7 +24,7 @@
 // CHECK: tile.arrive
 // CHECK: tile.widen_tile {{.*}} : <key 96, feature 2, f16> -> <key 96, feature 2, f32>
 // CHECK: tile.widen_tile {{.*}} by {{.*}} : <key 96, feature 128, i4, swizzled> by !tile.shared<key 96, feature 2, f16> -> <key 96, feature 128, f16, swizzled>
-// CHECK: tile.set_registers increase 216
+// CHECK: tile.set_registers increase 208
 // CHECK: %[[Q:.*]], %{{.*}} = tile.narrow
 // CHECK: tile.reduce
 // CHECK: scf.for

@@ -74,19 +74,19 @@ func.func @half(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q att
 // CHECK: math.exp2
 // CHECK: tile.load_columns {{.*}} f32
 // CHECK: %[[DV:.*]] = tile.start_mma
-// CHECK: tile.wait_mmas 1 %[[DP]]
+// CHECK: tile.wait_mmas 1 of %[[DP]]
 // Both warpgroups have written their tokens, and the previous piece has left its memory, before any MMA reads all of
 // them.
 // CHECK: tile.stage {{.*}} into %[[EXCHANGE]]
 // The next tile's scores start meanwhile.
-// CHECK-NEXT: tile.wait_mmas 0 %[[DV]]
+// CHECK-NEXT: tile.wait_mmas 0 of %[[DV]]
 // CHECK: tile.mbarrier_wait %[[QFULL]][
 // CHECK: %[[NEXT:.*]] = tile.start_mma
 // CHECK-NEXT: tile.fence_async
 // CHECK-NEXT: tile.named_barrier_sync %c1_i32 threads 288
 // CHECK: %[[DQ:.*]] = tile.start_mma %[[EXCHANGE]], {{.*}} from {{.*}} -> <[query 16, feature 64], f32, acc>
 // CHECK: %[[DK:.*]] = tile.start_mma
-// CHECK: %[[ENDED:.*]]:2 = tile.wait_mmas 1 %[[DQ]], %[[NEXT]]
+// CHECK: %[[ENDED:.*]]:2 = tile.wait_mmas 1 of %[[DQ]], %[[NEXT]]
 // The warpgroup stages half of the features, and goes on. The exchange tile stays until all warps have synced again.
 // CHECK: %[[PIECE:.*]] = tile.overlay %[[SUMS]] {{.*}} -> <query 64, feature 64, f32, swizzled>
 // CHECK-NEXT: tile.stage {{.*}} into %[[PIECE]]
@@ -94,7 +94,7 @@ func.func @half(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !q att
 // CHECK-NEXT: %[[WHOLE:.*]] = arith.addi {{.*}}, %c2_i32
 // CHECK-NEXT: tile.named_barrier_arrive %[[WHOLE]] threads 160
 // CHECK-NOT: tile.tma_store
-// CHECK: tile.wait_mmas 0 %[[DK]]
+// CHECK: tile.wait_mmas 0 of %[[DK]]
 // CHECK: scf.yield {{.*}} %[[ENDED]]#1 :
 // CHECK-NOT: tile.wait_tma_stores
 // CHECK-COUNT-4: tile.store

@@ -20,21 +20,21 @@ func.func @wide(%q: !q {attn.name = "q"}, %kv: !kv {attn.name = "kv"}) -> !o att
 // No scores start early. Gradients of scores begin with deltas, when the weights are known.
 // CHECK: scf.for {{.*}} iter_args({{.*}}) -> (!tile.fragment<[key 16, feature 192], f32, acc>, !tile.fragment<[key 16, feature 128], f32, acc>, i32)
 // CHECK: %[[S:.*]] = tile.start_mma
-// CHECK: tile.wait_mmas 0 %[[S]]
+// CHECK: tile.wait_mmas 0 of %[[S]]
 // CHECK: math.exp2
 // CHECK: %[[LESS:[^ ]*]] = tile.map
 // CHECK-NEXT: arith.negf
 // CHECK: %[[DP:.*]] = tile.start_mma {{.*}} plus %[[LESS]]
-// CHECK: tile.wait_mmas 0 %[[DP]]
+// CHECK: tile.wait_mmas 0 of %[[DP]]
 // The sum of values ends when the warpgroups have met.
 // CHECK: %[[DV:.*]] = tile.start_mma {{.*}} -> <[key 16, feature 128], f32, acc>
 // CHECK: tile.named_barrier_sync %c1_i32
-// CHECK: tile.wait_mmas 0 %[[DV]]
+// CHECK: tile.wait_mmas 0 of %[[DV]]
 // CHECK: %[[WHOLE:.*]] = tile.start_mma {{.*}} -> <[query 16, feature 64], f32, acc>
 // CHECK: %[[DK:.*]] = tile.start_mma {{.*}} -> <[key 16, feature 192], f32, acc>
-// CHECK: tile.wait_mmas 1 %[[WHOLE]]
+// CHECK: tile.wait_mmas 1 of %[[WHOLE]]
 // CHECK: tile.stage {{.*}} <query 64, feature 64, f32, swizzled>
 // CHECK: %[[HALF:.*]] = tile.start_mma {{.*}} -> <[query 16, feature 32], f32, acc>
-// CHECK: tile.wait_mmas 0 %[[DK]], %[[HALF]]
+// CHECK: tile.wait_mmas 0 of %[[DK]], %[[HALF]]
 // CHECK: tile.stage {{.*}} <query 64, feature 32, f32, swizzled>
 // CHECK: tile.named_barrier_sync %c2_i32

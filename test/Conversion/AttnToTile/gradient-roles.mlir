@@ -34,14 +34,14 @@ func.func @f(%q: !q {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.
 // CHECK-NEXT: %[[VALUES:.*]] = tile.consume
 // CHECK: %[[S:.*]] = attn.scores started %[[Q:.*]], %[[KEYS]] at %[[GROUP:.*]] :
 // CHECK-NEXT: %[[DP:.*]] = attn.scores started %[[DO:.*]], %[[VALUES]] at %[[GROUP]] :
-// CHECK-NEXT: %[[SCORES:.*]] = tile.wait_mmas 1 %[[S]] :
+// CHECK-NEXT: %[[SCORES:.*]] = tile.wait_mmas 1 of %[[S]] :
 // CHECK: %[[MASKED:.*]] = attn.mask %[[SCORES]] at {{.*}} see all if
 // CHECK: attn.mask %[[MASKED]] at {{.*}} see causal if
 // CHECK: %[[P:.*]] = attn.weights %{{.*}} less %{{.*}} unit
-// CHECK-NEXT: %[[ENDED:.*]] = tile.wait_mmas 0 %[[DP]] :
+// CHECK-NEXT: %[[ENDED:.*]] = tile.wait_mmas 0 of %[[DP]] :
 // CHECK-NEXT: %[[DS:.*]] = attn.score_grad %[[P]], %[[ENDED]] : {{.*}} less %{{.*}} :
 // CHECK-NEXT: %[[DQ:.*]] = attn.accumulate started %[[DS]], %[[KEYS]] into %{{.*}} :
-// CHECK-NEXT: tile.wait_mmas 0 %[[DQ]]
+// CHECK-NEXT: tile.wait_mmas 0 of %[[DQ]]
 // CHECK-NOT: {{started|start_mma}}
 // CHECK: return
 
@@ -74,11 +74,11 @@ func.func @f(%q: !q {attn.name = "q"}, %a: !kv {attn.name = "a"}, %b: !kv {attn.
 // CHECK-NEXT: %[[LESS:.*]] = tile.map %[[DELTA]]
 // CHECK-NEXT: arith.negf
 // CHECK: %[[DP:.*]] = attn.scores started %[[DO]], %[[V]] at %[[GROUP]] plus %[[LESS]] :
-// CHECK: %[[SCORES:.*]] = tile.wait_mmas 1 %[[S]] :
+// CHECK: %[[SCORES:.*]] = tile.wait_mmas 1 of %[[S]] :
 // CHECK: %[[MASKED:.*]] = attn.mask %[[SCORES]] at {{.*}} see all :
 // CHECK-NEXT: %[[P:.*]] = attn.weights %[[MASKED]] less %{{.*}} unit
 // CHECK-NEXT: %[[DV:.*]] = attn.accumulate started %[[P]], %[[DO]] into
-// CHECK-NEXT: %[[ENDED:.*]] = tile.wait_mmas 1 %[[DP]] :
+// CHECK-NEXT: %[[ENDED:.*]] = tile.wait_mmas 1 of %[[DP]] :
 // CHECK-NEXT: %[[DS:.*]] = attn.score_grad %[[P]], %[[ENDED]] : !tile.fragment<[key 16, query 32], f32> : <[key 16, query 32], f32>
 // CHECK-NEXT: %[[DK:.*]] = attn.accumulate started %[[DS]], %[[Q]] into
-// CHECK-NEXT: tile.wait_mmas 0 %[[DK]], %[[DV]] :
+// CHECK-NEXT: tile.wait_mmas 0 of %[[DK]], %[[DV]] :

@@ -39,7 +39,7 @@ gpu.module @kernels {
     %left = tile.alloc {offset = 0 : i64} : !tile.shared<key 32, query 64, bf16, swizzled>
     %right = tile.alloc {offset = 4096 : i64} : !tile.shared<key 32, feature 64, bf16, swizzled>
     %d = tile.start_mma %left, %right from %c : !tile.shared<key 32, query 64, bf16, swizzled>, !tile.shared<key 32, feature 64, bf16, swizzled> -> <[query 16, feature 32], f32, acc>
-    %r = tile.wait_mmas 0 %d : !tile.fragment<[query 16, feature 32], f32, acc> -> !tile.fragment<[query 16, feature 32], f32, acc>
+    %r = tile.wait_mmas 0 of %d : !tile.fragment<[query 16, feature 32], f32, acc> -> !tile.fragment<[query 16, feature 32], f32, acc>
     return
   }
 }

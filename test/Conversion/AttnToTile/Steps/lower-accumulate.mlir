@@ -28,13 +28,13 @@ gpu.module @kernels {
   func.func @four_warps(%p: !p, %v: !v, %o: !o) -> !o {
     // CHECK-NEXT: %[[P:.*]] = tile.cast %arg0 :
     // CHECK-NEXT: %[[WAITS:.*]] = tile.start_mma %[[P]], %arg1 plus %arg2 :
-    // CHECK-NEXT: %[[ENDED:.*]] = tile.wait_mmas 0 %[[WAITS]] :
+    // CHECK-NEXT: %[[ENDED:.*]] = tile.wait_mmas 0 of %[[WAITS]] :
     // CHECK-NEXT: %[[AGAIN:.*]] = tile.cast %arg0 :
     // CHECK-NEXT: %[[STARTED:.*]] = tile.start_mma %[[AGAIN]], %arg1 plus %[[ENDED]] :
-    // CHECK-NEXT: tile.wait_mmas 1 %[[STARTED]] :
+    // CHECK-NEXT: tile.wait_mmas 1 of %[[STARTED]] :
     %0 = attn.accumulate wgmma %p, %v into %o : !p, !v -> !o
     %1 = attn.accumulate started %p, %v into %0 : !p, !v -> !o
-    %2 = tile.wait_mmas 1 %1 : !o -> !o
+    %2 = tile.wait_mmas 1 of %1 : !o -> !o
     return %2 : !o
   }
 }

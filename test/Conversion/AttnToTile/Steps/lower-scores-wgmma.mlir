@@ -11,7 +11,7 @@ gpu.module @kernels {
   // CHECK-LABEL: func.func @waits(
   func.func @waits(%q: !q, %k: !k, %line: i32, %of: !ofTokens) -> !s {
     // CHECK-NEXT: %[[STARTED:.*]] = tile.start_mma %arg0 at %arg2, %arg1 :
-    // CHECK-NEXT: %[[S:.*]] = tile.wait_mmas 0 %[[STARTED]] :
+    // CHECK-NEXT: %[[S:.*]] = tile.wait_mmas 0 of %[[STARTED]] :
     // CHECK-NEXT: %[[SCALED:.*]] = tile.map %[[S]], %arg3 (%[[X:.*]]: f32, %[[FACTOR:.*]]: f32) {
     // CHECK-NEXT: %[[PRODUCT:.*]] = arith.mulf %[[X]], %[[FACTOR]] :
     // CHECK-NEXT: tile.yield %[[PRODUCT]] :
@@ -22,9 +22,9 @@ gpu.module @kernels {
   // CHECK-LABEL: func.func @starts(
   func.func @starts(%q: !q, %k: !k, %line: i32, %begin: !t) -> !t {
     // CHECK-NEXT: %[[STARTED:.*]] = tile.start_mma %arg1 at %arg2, %arg0 plus %arg3 :
-    // CHECK-NEXT: tile.wait_mmas 1 %[[STARTED]] :
+    // CHECK-NEXT: tile.wait_mmas 1 of %[[STARTED]] :
     %s = attn.scores started %q, %k at %line plus %begin : !t : !q, !k -> !t
-    %t = tile.wait_mmas 1 %s : !t -> !t
+    %t = tile.wait_mmas 1 of %s : !t -> !t
     return %t : !t
   }
 }

@@ -24,7 +24,7 @@ func.func @branch(%q: !q, %k: !k, %i: i32, %c: i1) -> !s {
   } else {
     scf.yield %none : !s
   }
-  %2 = tile.wait_mmas 0 %0 : !s -> !s
+  %2 = tile.wait_mmas 0 of %0 : !s -> !s
   return %2 : !s
 }
 
@@ -59,7 +59,7 @@ func.func @over_iterations(%q: !q, %k: !k, %i: i32) -> !s {
     // expected-note @+1 {{used here}}
     scf.yield %1 : !s
   }
-  %2 = tile.wait_mmas 0 %0 : !s -> !s
+  %2 = tile.wait_mmas 0 of %0 : !s -> !s
   return %2 : !s
 }
 

@@ -116,6 +116,14 @@ func.func @fragments(%q: !queries, %k: !keys, %numbers: !tile.shared<query 64, f
   } : !rows -> !rows, !tile.fragment<[query 16], i1, row>
   // CHECK: tile.any %{{.*}} : <[query 16], i1, row>
   %any = tile.any %two#1 : !tile.fragment<[query 16], i1, row>
+  // CHECK: %{{.*}} = tile.wait_mmas 1 of %[[S]] : !tile.fragment<[query 16, key 32], f32, acc> ->
+  %done = tile.wait_mmas 1 of %2 : !scores -> !scores
+  // CHECK-NEXT: tile.wait_mmas 0{{$}}
+  tile.wait_mmas 0
+  // CHECK-NEXT: %{{.*}} = tile.wgmma_wait 0(%{{.*}}) : f32
+  %register = tile.wgmma_wait 0(%x) : f32
+  // CHECK-NEXT: tile.wgmma_wait 0(){{$}}
+  tile.wgmma_wait 0()
   // CHECK: tile.any_line %{{.*}} (%[[N:.*]]: i32) {
   // CHECK: } : <query 64, feature 1, i32>
   %line = tile.any_line %numbers (%n: i32) {

@@ -27,7 +27,7 @@ gpu.module @kernels {
         tile.mbarrier_wait %kfull[%stage] parity %parity : !tile.barriers<2>
         %k = tile.ring_stage %keys[%stage] : !tile.ring<2, !tile> -> !tile
         %s0 = tile.start_mma %q at %c0, %k : !q, !tile -> !s
-        %s = tile.wait_mmas 0 %s0 : !s -> !s
+        %s = tile.wait_mmas 0 of %s0 : !s -> !s
         tile.arrive %kempty[%stage] : !tile.barriers<2>
         %w = "test.softmax"(%s) : (!s) -> !s
         %by = "test.scale"(%acc) : (!o) -> !o
@@ -35,7 +35,7 @@ gpu.module @kernels {
         tile.mbarrier_wait %vfull[%stage] parity %parity : !tile.barriers<2>
         %v = tile.ring_stage %values[%stage] : !tile.ring<2, !tile> -> !tile
         %o0 = tile.start_mma %p, %v plus %by : !p, !tile, !o -> !o
-        %o1 = tile.wait_mmas 0 %o0 : !o -> !o
+        %o1 = tile.wait_mmas 0 of %o0 : !o -> !o
         tile.arrive %vempty[%stage] : !tile.barriers<2>
         %next = arith.addi %t, %c1 : i32
         scf.yield %o1, %next : !o, i32
@@ -59,7 +59,7 @@ gpu.module @kernels {
         tile.mbarrier_wait %kfull[%stage] parity %parity : !tile.barriers<2>
         %k = tile.ring_stage %keys[%stage] : !tile.ring<2, !tile> -> !tile
         %s0 = tile.start_mma %q at %c0, %k : !q, !tile -> !s
-        %s = tile.wait_mmas 0 %s0 : !s -> !s
+        %s = tile.wait_mmas 0 of %s0 : !s -> !s
         tile.arrive %kempty[%stage] : !tile.barriers<2>
         %w = "test.softmax"(%s) : (!s) -> !s
         %by = "test.scale"(%acc) : (!o) -> !o
@@ -67,7 +67,7 @@ gpu.module @kernels {
         tile.mbarrier_wait %vfull[%stage] parity %parity : !tile.barriers<2>
         %v = tile.ring_stage %values[%stage] : !tile.ring<2, !tile> -> !tile
         %o0 = tile.start_mma %p, %v plus %by : !p, !tile, !o -> !o
-        %o1 = tile.wait_mmas 0 %o0 : !o -> !o
+        %o1 = tile.wait_mmas 0 of %o0 : !o -> !o
         tile.arrive %vempty[%stage] : !tile.barriers<2>
         %next = arith.addi %t, %c1 : i32
         scf.yield %o1, %next : !o, i32
@@ -95,7 +95,7 @@ gpu.module @kernels {
         tile.mbarrier_wait %kfull[%stage] parity %parity : !tile.barriers<2>
         %k = tile.ring_stage %keys[%stage] : !tile.ring<2, !tile> -> !tile
         %s0 = tile.start_mma %q at %c0, %k : !q, !tile -> !s
-        %s = tile.wait_mmas 0 %s0 : !s -> !s
+        %s = tile.wait_mmas 0 of %s0 : !s -> !s
         tile.arrive %kempty[%stage] : !tile.barriers<2>
         %w = "test.softmax"(%s) : (!s) -> !s
         %by = "test.scale"(%acc) : (!o) -> !o
@@ -103,7 +103,7 @@ gpu.module @kernels {
         tile.mbarrier_wait %vfull[%stage] parity %parity : !tile.barriers<2>
         %v = tile.ring_stage %values[%stage] : !tile.ring<2, !tile> -> !tile
         %o0 = tile.start_mma %p, %v plus %by : !p, !tile, !o -> !o
-        %o1 = tile.wait_mmas 0 %o0 : !o -> !o
+        %o1 = tile.wait_mmas 0 of %o0 : !o -> !o
         tile.arrive %vempty[%stage] : !tile.barriers<2>
         %next = arith.addi %t, %c1 : i32
         scf.yield %o1, %next : !o, i32

@@ -26,11 +26,11 @@ gpu.module @kernels {
   // CHECK: tile.start_mma
   // CHECK: %[[W:.*]]:2 = "test.softmax"(%[[DOTS]]#0)
   // CHECK-NEXT: %[[SCALED:.*]] = scf.if %[[W]]#1
-  // CHECK-NEXT: %[[O0:.*]] = tile.wait_mmas 0 %[[DOTS]]#1
+  // CHECK-NEXT: %[[O0:.*]] = tile.wait_mmas 0 of %[[DOTS]]#1
   // CHECK-NEXT: %[[BY:.*]] = "test.scale"(%[[O0]])
   // CHECK-NEXT: scf.yield %[[BY]]
   // CHECK-NEXT: } else {
-  // CHECK-NEXT: %[[O1:.*]] = tile.wait_mmas 0 %[[DOTS]]#1
+  // CHECK-NEXT: %[[O1:.*]] = tile.wait_mmas 0 of %[[DOTS]]#1
   // CHECK-NEXT: scf.yield %[[O1]]
   // CHECK-NEXT: }
   // CHECK: tile.arrive {{.*}} if
@@ -57,7 +57,7 @@ gpu.module @kernels {
         tile.fence_async
         %k = tile.ring_stage %keys[%c0] : !tile.ring<1, !tile> -> !tile
         %s0 = tile.start_mma %q at %c0, %k : !q, !tile -> !s
-        %s = tile.wait_mmas 0 %s0 : !s -> !s
+        %s = tile.wait_mmas 0 of %s0 : !s -> !s
         tile.arrive %kempty[%c0] : !tile.barriers<1>
         %w, %moved = "test.softmax"(%s) : (!s) -> (!s, i1)
         %scaled = scf.if %moved -> !o {
@@ -71,7 +71,7 @@ gpu.module @kernels {
         tile.fence_async
         %v = tile.ring_stage %values[%c0] : !tile.ring<1, !tile> -> !tile
         %o0 = tile.start_mma %p, %v plus %scaled : !p, !tile, !o -> !o
-        %o1 = tile.wait_mmas 0 %o0 : !o -> !o
+        %o1 = tile.wait_mmas 0 of %o0 : !o -> !o
         tile.arrive %vempty[%c0] : !tile.barriers<1>
         %next = arith.addi %t, %c1 : i32
         scf.yield %o1, %next : !o, i32

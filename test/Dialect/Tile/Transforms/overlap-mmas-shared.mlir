@@ -29,15 +29,15 @@ gpu.module @kernels {
   // CHECK-NEXT: %[[SLOT1:.*]] = arith.remui %[[EARLIER]],
   // CHECK-NEXT: %[[K1:.*]] = tile.ring_stage %[[RING]][%[[SLOT1]]]
   // CHECK-NEXT: %[[LATE:.*]] = tile.start_mma %[[LHS]], %[[K1]] plus %[[ACC]]
-  // CHECK-NEXT: %[[S1:.*]] = tile.wait_mmas 2 %[[S]]
+  // CHECK-NEXT: %[[S1:.*]] = tile.wait_mmas 2 of %[[S]]
   // CHECK-NEXT: %[[W:.*]] = "test.weights"(%[[S1]])
   // CHECK-NEXT: %[[WAITED:.*]]:2 = scf.if %[[LATER]]
-  // CHECK-NEXT: %[[ONE:.*]]:2 = tile.wait_mmas 1 %[[G]], %[[W]]
+  // CHECK-NEXT: %[[ONE:.*]]:2 = tile.wait_mmas 1 of %[[G]], %[[W]]
   // CHECK-NEXT: scf.yield %[[ONE]]#0, %[[ONE]]#1
   // CHECK-NEXT: } else {
-  // CHECK-NEXT: tile.wait_mmas 0 %[[G]], %[[W]]
+  // CHECK-NEXT: tile.wait_mmas 0 of %[[G]], %[[W]]
   // CHECK: %[[DS:.*]] = "test.gradients"(%[[WAITED]]#1, %[[WAITED]]#0)
-  // CHECK-NEXT: %[[SUM:.*]] = tile.wait_mmas 0 %[[LATE]]
+  // CHECK-NEXT: %[[SUM:.*]] = tile.wait_mmas 0 of %[[LATE]]
   // CHECK: tile.arrive %[[EMPTY:.*]][%{{.*}}] if %[[LATER]]
   // CHECK-NEXT: %[[P:.*]] = tile.cast %[[DS]]
   // CHECK: scf.yield %[[SUM]], %{{.*}}, %[[P]]
@@ -58,13 +58,13 @@ gpu.module @kernels {
       %k = tile.ring_stage %keys[%slot] : !ring -> !tile
       %s0 = tile.start_mma %q at %c0, %k : !q, !tile -> !s
       %g0 = tile.start_mma %d at %c0, %v : !q, !tile -> !s
-      %s = tile.wait_mmas 1 %s0 : !s -> !s
+      %s = tile.wait_mmas 1 of %s0 : !s -> !s
       %w = "test.weights"(%s) : (!s) -> !s
-      %g = tile.wait_mmas 0 %g0 : !s -> !s
+      %g = tile.wait_mmas 0 of %g0 : !s -> !s
       %ds = "test.gradients"(%w, %g) : (!s, !s) -> !s
       %p = tile.cast %ds : !s -> !p
       %o0 = tile.start_mma %p, %k plus %acc : !p, !tile, !o -> !o
-      %o1 = tile.wait_mmas 0 %o0 : !o -> !o
+      %o1 = tile.wait_mmas 0 of %o0 : !o -> !o
       tile.arrive %empty[%slot] : <2>
       %next = arith.addi %t, %c1 : i32
       scf.yield %o1, %next : !o, i32
@@ -91,12 +91,12 @@ gpu.module @kernels {
       %k = tile.ring_stage %keys[%c0] : !single -> !tile
       %s0 = tile.start_mma %q at %c0, %k : !q, !tile -> !s
       %g0 = tile.start_mma %d at %c0, %v : !q, !tile -> !s
-      %s = tile.wait_mmas 1 %s0 : !s -> !s
-      %g = tile.wait_mmas 0 %g0 : !s -> !s
+      %s = tile.wait_mmas 1 of %s0 : !s -> !s
+      %g = tile.wait_mmas 0 of %g0 : !s -> !s
       %ds = "test.gradients"(%s, %g) : (!s, !s) -> !s
       %p = tile.cast %ds : !s -> !p
       %o0 = tile.start_mma %p, %k plus %acc : !p, !tile, !o -> !o
-      %o1 = tile.wait_mmas 0 %o0 : !o -> !o
+      %o1 = tile.wait_mmas 0 of %o0 : !o -> !o
       tile.arrive %empty[%c0] : <1>
       %next = arith.addi %t, %c1 : i32
       scf.yield %o1, %next : !o, i32

@@ -17,7 +17,7 @@ gpu.module @kernels {
   func.func @one_dot(%q: !q, %k: !tile, %n: i32, %i: i32) attributes {tile.schedule = #wgmma} {
     scf.for %key = %i to %n step %i : i32 {
       %s0 = tile.start_mma %q at %i, %k : !q, !tile -> !s
-      %s = tile.wait_mmas 0 %s0 : !s -> !s
+      %s = tile.wait_mmas 0 of %s0 : !s -> !s
       "test.use"(%s) : (!s) -> ()
     }
     return
@@ -30,10 +30,10 @@ gpu.module @kernels {
   func.func @nothing_carried(%q: !q, %k: !tile, %n: i32, %i: i32) attributes {tile.schedule = #wgmma} {
     scf.for %key = %i to %n step %i : i32 {
       %s0 = tile.start_mma %q at %i, %k : !q, !tile -> !s
-      %s = tile.wait_mmas 0 %s0 : !s -> !s
+      %s = tile.wait_mmas 0 of %s0 : !s -> !s
       %p = tile.cast %s : !s -> !p
       %o0 = tile.start_mma %p, %k : !p, !tile -> !o
-      %o = tile.wait_mmas 0 %o0 : !o -> !o
+      %o = tile.wait_mmas 0 of %o0 : !o -> !o
       "test.use"(%o) : (!o) -> ()
     }
     return
@@ -48,10 +48,10 @@ gpu.module @kernels {
   func.func @not_added_to(%q: !q, %k: !tile, %n: i32, %i: i32, %o: !o) -> !o attributes {tile.schedule = #wgmma} {
     %out = scf.for %key = %i to %n step %i iter_args(%acc = %o) -> !o : i32 {
       %s0 = tile.start_mma %q at %i, %k : !q, !tile -> !s
-      %s = tile.wait_mmas 0 %s0 : !s -> !s
+      %s = tile.wait_mmas 0 of %s0 : !s -> !s
       %p = tile.cast %s : !s -> !p
       %o0 = tile.start_mma %p, %k plus %o : !p, !tile, !o -> !o
-      %o1 = tile.wait_mmas 0 %o0 : !o -> !o
+      %o1 = tile.wait_mmas 0 of %o0 : !o -> !o
       scf.yield %o1 : !o
     }
     return %out : !o
@@ -64,11 +64,11 @@ gpu.module @kernels {
   func.func @independent(%q: !q, %k: !tile, %n: i32, %i: i32, %o: !o, %w: !s) -> !o attributes {tile.schedule = #wgmma} {
     %out = scf.for %key = %i to %n step %i iter_args(%acc = %o) -> !o : i32 {
       %s0 = tile.start_mma %q at %i, %k : !q, !tile -> !s
-      %s = tile.wait_mmas 0 %s0 : !s -> !s
+      %s = tile.wait_mmas 0 of %s0 : !s -> !s
       "test.use"(%s) : (!s) -> ()
       %p = tile.cast %w : !s -> !p
       %o0 = tile.start_mma %p, %k plus %acc : !p, !tile, !o -> !o
-      %o1 = tile.wait_mmas 0 %o0 : !o -> !o
+      %o1 = tile.wait_mmas 0 of %o0 : !o -> !o
       scf.yield %o1 : !o
     }
     return %out : !o
@@ -93,10 +93,10 @@ gpu.module @kernels {
       tile.mbarrier_wait %full[%slot] parity %parity : <2>
       %k = tile.ring_stage %keys[%slot] : !ring -> !tile
       %s0 = tile.start_mma %q at %c0, %k : !q, !tile -> !s
-      %s = tile.wait_mmas 0 %s0 : !s -> !s
+      %s = tile.wait_mmas 0 of %s0 : !s -> !s
       %p = tile.cast %s : !s -> !p
       %o0 = tile.start_mma %p, %k plus %acc : !p, !tile, !o -> !o
-      %o1 = tile.wait_mmas 0 %o0 : !o -> !o
+      %o1 = tile.wait_mmas 0 of %o0 : !o -> !o
       tile.arrive %empty[%slot] : <2>
       %next = arith.addi %t, %c1 : i32
       scf.yield %o1, %next : !o, i32

@@ -23,10 +23,10 @@ gpu.module @kernels {
       tile.mbarrier_wait %full[%i] parity %t : !tile.barriers<1>
       %k = tile.ring_stage %ring[%i] : !ring -> !tile
       %s0 = tile.start_mma %q at %i, %k : !q, !tile -> !s
-      %s = tile.wait_mmas 0 %s0 : !s -> !s
+      %s = tile.wait_mmas 0 of %s0 : !s -> !s
       %p = tile.cast %s : !s -> !p
       %o0 = tile.start_mma %p, %k plus %acc : !p, !tile, !o -> !o
-      %o1 = tile.wait_mmas 0 %o0 : !o -> !o
+      %o1 = tile.wait_mmas 0 of %o0 : !o -> !o
       tile.arrive %empty[%i] : !tile.barriers<1>
       %next = arith.addi %t, %i : i32
       scf.yield %o1, %next : !o, i32
@@ -40,8 +40,8 @@ gpu.module @kernels {
   // CHECK: %[[A:.*]] = tile.start_mma
   // CHECK-NEXT: %[[B:.*]] = tile.start_mma {{.*}} plus %[[A]]
   // CHECK-NEXT: %[[DOTS:.*]]:2 = scf.if
-  // CHECK: tile.wait_mmas 1 %[[B]]
-  // CHECK: tile.wait_mmas 0 %[[DOTS]]#1
+  // CHECK: tile.wait_mmas 1 of %[[B]]
+  // CHECK: tile.wait_mmas 0 of %[[DOTS]]#1
   // CHECK-NEXT: tile.cast
   // CHECK-NEXT: tile.convert
   // CHECK-NEXT: scf.yield
@@ -49,11 +49,11 @@ gpu.module @kernels {
     %out = scf.for %key = %i to %n step %i iter_args(%acc = %o) -> !o : i32 {
       %a = tile.start_mma %q at %i, %k : !q, !tile -> !s
       %b = tile.start_mma %q at %i, %k plus %a : !q, !tile, !s -> !s
-      %s = tile.wait_mmas 0 %b : !s -> !s
+      %s = tile.wait_mmas 0 of %b : !s -> !s
       %c = tile.cast %s : !s -> !p
       %p = tile.convert %c : !p -> !p
       %o0 = tile.start_mma %p, %k plus %acc : !p, !tile, !o -> !o
-      %o1 = tile.wait_mmas 0 %o0 : !o -> !o
+      %o1 = tile.wait_mmas 0 of %o0 : !o -> !o
       scf.yield %o1 : !o
     }
     return %out : !o
@@ -71,12 +71,12 @@ gpu.module @kernels {
       -> !o attributes {tile.schedule = #wgmma} {
     %out = scf.for %key = %i to %n step %i iter_args(%acc = %o) -> !o : i32 {
       %s0 = tile.start_mma %q at %i, %k : !q, !tile -> !s
-      %s = tile.wait_mmas 0 %s0 : !s -> !s
+      %s = tile.wait_mmas 0 of %s0 : !s -> !s
       %p = tile.cast %s : !s -> !p
       tile.mbarrier_wait %full[%i] parity %i : !tile.barriers<1>
       tile.fence_async
       %o0 = tile.start_mma %p, %k plus %acc : !p, !tile, !o -> !o
-      %o1 = tile.wait_mmas 0 %o0 : !o -> !o
+      %o1 = tile.wait_mmas 0 of %o0 : !o -> !o
       tile.arrive %empty[%i] : !tile.barriers<1>
       scf.yield %o1 : !o
     }
@@ -92,10 +92,10 @@ gpu.module @kernels {
   func.func @on_mma(%q: !q, %k: !tile, %n: i32, %i: i32, %o: !o) -> !o attributes {tile.schedule = #mma} {
     %out = scf.for %key = %i to %n step %i iter_args(%acc = %o) -> !o : i32 {
       %s0 = tile.start_mma %q at %i, %k : !q, !tile -> !s
-      %s = tile.wait_mmas 0 %s0 : !s -> !s
+      %s = tile.wait_mmas 0 of %s0 : !s -> !s
       %p = tile.cast %s : !s -> !p
       %o0 = tile.start_mma %p, %k plus %acc : !p, !tile, !o -> !o
-      %o1 = tile.wait_mmas 0 %o0 : !o -> !o
+      %o1 = tile.wait_mmas 0 of %o0 : !o -> !o
       scf.yield %o1 : !o
     }
     return %out : !o

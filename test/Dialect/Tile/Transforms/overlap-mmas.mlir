@@ -34,15 +34,15 @@ gpu.module @kernels {
   // CHECK-NEXT: tile.mbarrier_wait %[[VFULL]][%[[SLOT1]]] parity %[[PARITY1]]
   // CHECK-NEXT: %[[V:.*]] = tile.ring_stage %[[VALUES]][%[[SLOT1]]]
   // CHECK-NEXT: %[[O0:.*]] = tile.start_mma %[[LHS]], %[[V]] plus %[[ACC]]
-  // CHECK-NEXT: %[[S1:.*]] = tile.wait_mmas 1 %[[S0]]
+  // CHECK-NEXT: %[[S1:.*]] = tile.wait_mmas 1 of %[[S0]]
   // CHECK-NEXT: scf.yield %[[S1]], %[[O0]]
   // CHECK-NEXT: } else {
-  // CHECK-NEXT: %[[S2:.*]] = tile.wait_mmas 0 %[[S0]]
+  // CHECK-NEXT: %[[S2:.*]] = tile.wait_mmas 0 of %[[S0]]
   // CHECK-NEXT: scf.yield %[[S2]], %[[ACC]]
   // CHECK-NEXT: }
   // CHECK-NEXT: tile.arrive %[[KEMPTY]][%[[SLOT]]]
   // CHECK-NEXT: %[[W:.*]] = "test.softmax"(%[[DOTS]]#0)
-  // CHECK-NEXT: %[[O1:.*]] = tile.wait_mmas 0 %[[DOTS]]#1
+  // CHECK-NEXT: %[[O1:.*]] = tile.wait_mmas 0 of %[[DOTS]]#1
   // CHECK-NEXT: %[[SLOT2:.*]] = arith.remui %[[EARLIER]],
   // CHECK-NEXT: tile.arrive %[[VEMPTY]][%[[SLOT2]]] if %[[LATER]]
   // CHECK-NEXT: %[[P:.*]] = tile.cast %[[W]]
@@ -56,7 +56,7 @@ gpu.module @kernels {
   // CHECK: tile.mbarrier_wait %[[VFULL]][%[[SLOT3]]]
   // CHECK-NEXT: %[[V3:.*]] = tile.ring_stage %[[VALUES]][%[[SLOT3]]]
   // CHECK-NEXT: %[[O3:.*]] = tile.start_mma %[[LOOP]]#2, %[[V3]] plus %[[LOOP]]#0
-  // CHECK-NEXT: %[[O4:.*]] = tile.wait_mmas 0 %[[O3]]
+  // CHECK-NEXT: %[[O4:.*]] = tile.wait_mmas 0 of %[[O3]]
   // CHECK-NEXT: %[[SLOT4:.*]] = arith.remui %[[LAST]],
   // CHECK-NEXT: tile.arrive %[[VEMPTY]][%[[SLOT4]]] :
   // CHECK-NEXT: scf.yield %[[O4]], %[[LOOP]]#1
@@ -78,14 +78,14 @@ gpu.module @kernels {
       tile.mbarrier_wait %kfull[%slot] parity %parity : !tile.barriers<2>
       %k = tile.ring_stage %keys[%slot] : !ring -> !tile
       %s0 = tile.start_mma %q at %c0, %k : !q, !tile -> !s
-      %s = tile.wait_mmas 0 %s0 : !s -> !s
+      %s = tile.wait_mmas 0 of %s0 : !s -> !s
       tile.arrive %kempty[%slot] : !tile.barriers<2>
       %w = "test.softmax"(%s) : (!s) -> !s
       %p = tile.cast %w : !s -> !p
       tile.mbarrier_wait %vfull[%slot] parity %parity : !tile.barriers<2>
       %v = tile.ring_stage %values[%slot] : !ring -> !tile
       %o0 = tile.start_mma %p, %v plus %acc : !p, !tile, !o -> !o
-      %o1 = tile.wait_mmas 0 %o0 : !o -> !o
+      %o1 = tile.wait_mmas 0 of %o0 : !o -> !o
       tile.arrive %vempty[%slot] : !tile.barriers<2>
       %next = arith.addi %t, %c1 : i32
       scf.yield %o1, %next : !o, i32

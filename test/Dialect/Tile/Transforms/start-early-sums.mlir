@@ -16,7 +16,7 @@ gpu.module @kernels {
   // CHECK: %[[FRONT:.*]] = scf.if
   // CHECK: tile.mbarrier_wait %[[FULL:[0-9a-z_#]+]]{{\[}}%{{.*}}]
   // CHECK: %[[S0:.*]] = tile.start_mma
-  // CHECK-NEXT: %[[F0:.*]] = tile.wait_mmas 0 %[[S0]]
+  // CHECK-NEXT: %[[F0:.*]] = tile.wait_mmas 0 of %[[S0]]
   // CHECK-NEXT: scf.yield %[[F0]]
   // CHECK: scf.for %[[KEY:.*]] = %{{.*}} to %[[END:.*]] step %[[STEP:.*]] iter_args(%[[DV:.*]] = %{{.*}}, %[[DK:.*]] = %{{.*}}, %[[T:.*]] = %{{.*}}, %[[S:.*]] = %[[FRONT]])
   // CHECK-NOT: tile.mbarrier_wait
@@ -24,7 +24,7 @@ gpu.module @kernels {
   // CHECK-NEXT: %[[G0:.*]] = tile.start_mma %{{.*}}, %[[V:.*]] :
   // CHECK-NEXT: "test.weights"(%[[S]])
   // CHECK: %[[DV0:.*]] = tile.start_mma {{.*}} plus %[[DV]]
-  // CHECK-NEXT: %[[G:.*]] = tile.wait_mmas 1 %[[G0]]
+  // CHECK-NEXT: %[[G:.*]] = tile.wait_mmas 1 of %[[G0]]
   // CHECK-NEXT: "test.gradients"(%[[G]])
   // The sum in flight stays in flight.
   // CHECK-NEXT: %[[NEXT:.*]] = arith.addi %[[KEY]], %[[STEP]]
@@ -36,7 +36,7 @@ gpu.module @kernels {
   // CHECK: %[[K1:.*]] = tile.ring_stage %[[RING]][%[[SLOT]]]
   // CHECK-NEXT: %[[AHEAD:.*]] = tile.start_mma %{{.*}}, %[[K1]] :
   // CHECK-NEXT: %[[DK0:.*]] = tile.start_mma %{{.*}}, %[[K]] plus %[[DK]]
-  // CHECK-NEXT: %[[ALL:.*]]:3 = tile.wait_mmas 0 %[[DK0]], %[[DV0]], %[[AHEAD]]
+  // CHECK-NEXT: %[[ALL:.*]]:3 = tile.wait_mmas 0 of %[[DK0]], %[[DV0]], %[[AHEAD]]
   // CHECK-NEXT: tile.arrive
   // CHECK: scf.yield %[[ALL]]#1, %[[ALL]]#0, %{{.*}}, %[[ALL]]#2
   func.func @together(%keys: !ring, %q: !q, %d: !q, %v: !tile, %full: !tile.barriers<3>, %empty: !tile.barriers<3>,
@@ -51,14 +51,14 @@ gpu.module @kernels {
       %k = tile.ring_stage %keys[%slot] : !ring -> !tile
       %s0 = tile.start_mma %q at %c0, %k : !q, !tile -> !s
       %g0 = tile.start_mma %d at %c0, %v : !q, !tile -> !s
-      %s = tile.wait_mmas 1 %s0 : !s -> !s
+      %s = tile.wait_mmas 1 of %s0 : !s -> !s
       %w = "test.weights"(%s) : (!s) -> !s
       %p = tile.cast %w : !s -> !p
       %dv0 = tile.start_mma %p, %v plus %dv : !p, !tile, !o -> !o
-      %g = tile.wait_mmas 1 %g0 : !s -> !s
+      %g = tile.wait_mmas 1 of %g0 : !s -> !s
       %ds = "test.gradients"(%g) : (!s) -> !p
       %dk0 = tile.start_mma %ds, %k plus %dk : !p, !tile, !o -> !o
-      %both:2 = tile.wait_mmas 0 %dk0, %dv0 : !o, !o -> !o, !o
+      %both:2 = tile.wait_mmas 0 of %dk0, %dv0 : !o, !o -> !o, !o
       tile.arrive %empty[%slot] : <3>
       %next = arith.addi %t, %c1 : i32
       scf.yield %both#1, %both#0, %next : !o, !o, i32
@@ -82,12 +82,12 @@ gpu.module @kernels {
       tile.mbarrier_wait %full[%slot] parity %c0 : <3>
       %k = tile.ring_stage %keys[%slot] : !ring -> !tile
       %s0 = tile.start_mma %q at %c0, %k : !q, !tile -> !s
-      %s = tile.wait_mmas 0 %s0 : !s -> !s
+      %s = tile.wait_mmas 0 of %s0 : !s -> !s
       %p = tile.cast %s : !s -> !p
       %dv0 = tile.start_mma %p, %v plus %dv : !p, !tile, !o -> !o
       %dk0 = tile.start_mma %p, %k plus %dk : !p, !tile, !o -> !o
-      %dv1 = tile.wait_mmas 1 %dv0 : !o -> !o
-      %dk1 = tile.wait_mmas 0 %dk0 : !o -> !o
+      %dv1 = tile.wait_mmas 1 of %dv0 : !o -> !o
+      %dk1 = tile.wait_mmas 0 of %dk0 : !o -> !o
       %next = arith.addi %t, %c1 : i32
       scf.yield %dv1, %dk1, %next : !o, !o, i32
     }
@@ -110,14 +110,14 @@ gpu.module @kernels {
       tile.mbarrier_wait %full[%slot] parity %c0 : <3>
       %k = tile.ring_stage %keys[%slot] : !ring -> !tile
       %s0 = tile.start_mma %q at %c0, %k : !q, !tile -> !s
-      %s = tile.wait_mmas 0 %s0 : !s -> !s
+      %s = tile.wait_mmas 0 of %s0 : !s -> !s
       %p = tile.cast %s : !s -> !p
       %g0 = tile.start_mma %p, %v : !p, !tile -> !o
       %dv0 = tile.start_mma %p, %v plus %dv : !p, !tile, !o -> !o
       %dk0 = tile.start_mma %p, %k plus %dk : !p, !tile, !o -> !o
-      %g = tile.wait_mmas 2 %g0 : !o -> !o
+      %g = tile.wait_mmas 2 of %g0 : !o -> !o
       "test.use"(%g) : (!o) -> ()
-      %both:2 = tile.wait_mmas 0 %dk0, %dv0 : !o, !o -> !o, !o
+      %both:2 = tile.wait_mmas 0 of %dk0, %dv0 : !o, !o -> !o, !o
       %next = arith.addi %t, %c1 : i32
       scf.yield %both#1, %both#0, %next : !o, !o, i32
     }

@@ -21,7 +21,7 @@ gpu.module @kernels {
   // CHECK-NEXT: %[[FRONT:.*]] = scf.if %[[SOME]]
   // CHECK: tile.mbarrier_wait %[[FULL:[0-9a-z_#]+]]{{\[}}%{{.*}}]
   // CHECK: %[[S0:.*]] = tile.start_mma
-  // CHECK-NEXT: %[[F0:.*]] = tile.wait_mmas 0 %[[S0]]
+  // CHECK-NEXT: %[[F0:.*]] = tile.wait_mmas 0 of %[[S0]]
   // CHECK-NEXT: scf.yield %[[F0]]
   // CHECK-NEXT: } else {
   // CHECK-NEXT: tile.undefined
@@ -31,10 +31,10 @@ gpu.module @kernels {
   // CHECK-NEXT: %[[G0:.*]] = tile.start_mma %{{.*}}, %[[V:.*]] :
   // CHECK-NEXT: "test.weights"(%[[S]])
   // CHECK: %[[DV0:.*]] = tile.start_mma {{.*}} plus %[[DV]]
-  // CHECK-NEXT: %[[G:.*]] = tile.wait_mmas 1 %[[G0]]
+  // CHECK-NEXT: %[[G:.*]] = tile.wait_mmas 1 of %[[G0]]
   // CHECK-NEXT: "test.exchange"(%[[G]])
   // The MMA in flight that was finished with the last is finished now.
-  // CHECK-NEXT: %[[DV1:.*]] = tile.wait_mmas 0 %[[DV0]]
+  // CHECK-NEXT: %[[DV1:.*]] = tile.wait_mmas 0 of %[[DV0]]
   // The next tile, or the last one again.
   // CHECK-NEXT: %[[NEXT:.*]] = arith.addi %[[KEY]], %[[STEP]]
   // CHECK-NEXT: %[[MORE:.*]] = arith.cmpi slt, %[[NEXT]], %[[END]]
@@ -49,9 +49,9 @@ gpu.module @kernels {
   // CHECK-NEXT: tile.named_barrier_sync
   // CHECK-NEXT: %[[C0:.*]] = tile.start_mma
   // CHECK-NEXT: %[[DK0:.*]] = tile.start_mma %{{.*}}, %[[K]] plus %[[DK]]
-  // CHECK-NEXT: %[[BOTH:.*]]:2 = tile.wait_mmas 1 %[[C0]], %[[AHEAD]]
+  // CHECK-NEXT: %[[BOTH:.*]]:2 = tile.wait_mmas 1 of %[[C0]], %[[AHEAD]]
   // CHECK-NEXT: "test.send"(%[[BOTH]]#0)
-  // CHECK-NEXT: %[[DK1:.*]] = tile.wait_mmas 0 %[[DK0]]
+  // CHECK-NEXT: %[[DK1:.*]] = tile.wait_mmas 0 of %[[DK0]]
   // CHECK-NEXT: tile.arrive
   // CHECK: scf.yield %[[DV1]], %[[DK1]], %{{.*}}, %[[BOTH]]#1
   func.func @gradient(%keys: !ring, %q: !q, %d: !q, %v: !tile, %full: !tile.barriers<3>, %empty: !tile.barriers<3>,
@@ -67,20 +67,20 @@ gpu.module @kernels {
       %k = tile.ring_stage %keys[%slot] : !ring -> !tile
       %s0 = tile.start_mma %q at %c0, %k : !q, !tile -> !s
       %g0 = tile.start_mma %d at %c0, %v : !q, !tile -> !s
-      %s = tile.wait_mmas 1 %s0 : !s -> !s
+      %s = tile.wait_mmas 1 of %s0 : !s -> !s
       %w = "test.weights"(%s) : (!s) -> !s
       %p = tile.cast %w : !s -> !p
       %dv0 = tile.start_mma %p, %v plus %dv : !p, !tile, !o -> !o
-      %g = tile.wait_mmas 1 %g0 : !s -> !s
+      %g = tile.wait_mmas 1 of %g0 : !s -> !s
       %ds = "test.exchange"(%g) : (!s) -> !p
       tile.fence_async
       tile.wait_tma_stores
       tile.named_barrier_sync %c1 threads 128
       %c = tile.start_mma %ds, %v : !p, !tile -> !o
       %dk0 = tile.start_mma %ds, %k plus %dk : !p, !tile, !o -> !o
-      %sum = tile.wait_mmas 1 %c : !o -> !o
+      %sum = tile.wait_mmas 1 of %c : !o -> !o
       "test.send"(%sum) : (!o) -> ()
-      %both:2 = tile.wait_mmas 0 %dk0, %dv0 : !o, !o -> !o, !o
+      %both:2 = tile.wait_mmas 0 of %dk0, %dv0 : !o, !o -> !o, !o
       tile.arrive %empty[%slot] : <3>
       %next = arith.addi %t, %c1 : i32
       scf.yield %both#1, %both#0, %next : !o, !o, i32
@@ -103,10 +103,10 @@ gpu.module @kernels {
       tile.mbarrier_wait %full[%slot] parity %c0 : <3>
       %k = tile.ring_stage %keys[%slot] : !ring -> !tile
       %s0 = tile.start_mma %q at %c0, %k : !q, !tile -> !s
-      %s = tile.wait_mmas 0 %s0 : !s -> !s
+      %s = tile.wait_mmas 0 of %s0 : !s -> !s
       %p = tile.cast %s : !s -> !p
       %o0 = tile.start_mma %p, %k plus %acc : !p, !tile, !o -> !o
-      %o1 = tile.wait_mmas 0 %o0 : !o -> !o
+      %o1 = tile.wait_mmas 0 of %o0 : !o -> !o
       %next = arith.addi %t, %c1 : i32
       scf.yield %o1, %next : !o, i32
     }
@@ -128,12 +128,12 @@ gpu.module @kernels {
       tile.mbarrier_wait %full[%slot] parity %c0 : <3>
       %k = tile.ring_stage %keys[%slot] : !ring -> !tile
       %s0 = tile.start_mma %p, %k : !p, !tile -> !o
-      %s = tile.wait_mmas 0 %s0 : !o -> !o
+      %s = tile.wait_mmas 0 of %s0 : !o -> !o
       %p1 = "test.weights"(%s) : (!o) -> !p
       tile.fence_async
       tile.named_barrier_sync %c1 threads 128
       %o0 = tile.start_mma %p1, %k plus %acc : !p, !tile, !o -> !o
-      %o1 = tile.wait_mmas 0 %o0 : !o -> !o
+      %o1 = tile.wait_mmas 0 of %o0 : !o -> !o
       %next = arith.addi %t, %c1 : i32
       scf.yield %p1, %o1, %next : !p, !o, i32
     }
@@ -154,12 +154,12 @@ gpu.module @kernels {
       tile.mbarrier_wait %full[%slot] parity %c0 : <3>
       %k = tile.ring_stage %keys[%slot] : !ring -> !tile
       %s0 = tile.start_mma %q at %c0, %k : !q, !tile -> !s
-      %s = tile.wait_mmas 0 %s0 : !s -> !s
+      %s = tile.wait_mmas 0 of %s0 : !s -> !s
       %p = tile.cast %s : !s -> !p
       tile.fence_async
       tile.named_barrier_sync %c1 threads 128
       %o0 = tile.start_mma %p, %k plus %acc : !p, !tile, !o -> !o
-      %o1 = tile.wait_mmas 0 %o0 : !o -> !o
+      %o1 = tile.wait_mmas 0 of %o0 : !o -> !o
       scf.yield %o1 : !o
     }
     return %out : !o
@@ -180,12 +180,12 @@ gpu.module @kernels {
       tile.mbarrier_wait %full[%slot] parity %c0 : <3>
       %k = tile.ring_stage %keys[%slot] : !wide_ring -> !wide
       %s0 = tile.start_mma %q at %c0, %k : !q, !wide -> !ws
-      %s = tile.wait_mmas 0 %s0 : !ws -> !ws
+      %s = tile.wait_mmas 0 of %s0 : !ws -> !ws
       %p = tile.cast %s : !ws -> !tile.fragment<[query 16, key 128], bf16>
       tile.fence_async
       tile.named_barrier_sync %c1 threads 128
       %o0 = tile.start_mma %p, %k plus %acc : !tile.fragment<[query 16, key 128], bf16>, !wide, !o -> !o
-      %o1 = tile.wait_mmas 0 %o0 : !o -> !o
+      %o1 = tile.wait_mmas 0 of %o0 : !o -> !o
       %next = arith.addi %t, %c1 : i32
       scf.yield %o1, %next : !o, i32
     }
@@ -207,12 +207,12 @@ gpu.module @kernels {
       tile.mbarrier_wait %full[%slot] parity %c0 : <3>
       %k = tile.ring_stage %keys[%slot] : !ring -> !tile
       %s0 = tile.start_mma %q at %c0, %k : !q, !tile -> !s
-      %s = tile.wait_mmas 0 %s0 : !s -> !s
+      %s = tile.wait_mmas 0 of %s0 : !s -> !s
       %p = tile.cast %s : !s -> !p
       tile.fence_async
       tile.named_barrier_sync %c1 threads 128
       %o0 = tile.start_mma %p, %k plus %acc : !p, !tile, !o -> !o
-      %o1 = tile.wait_mmas 0 %o0 : !o -> !o
+      %o1 = tile.wait_mmas 0 of %o0 : !o -> !o
       %next = arith.addi %t, %c1 : i32
       scf.yield %o1, %next, %same : !o, i32, !tile.fragment<[query 16, key 288], f32>
     }
@@ -233,12 +233,12 @@ gpu.module @kernels {
       tile.mbarrier_wait %full[%slot] parity %c0 : <1>
       %k = tile.ring_stage %keys[%slot] : !tile.ring<1, !tile> -> !tile
       %s0 = tile.start_mma %q at %c0, %k : !q, !tile -> !s
-      %s = tile.wait_mmas 0 %s0 : !s -> !s
+      %s = tile.wait_mmas 0 of %s0 : !s -> !s
       %p = tile.cast %s : !s -> !p
       tile.fence_async
       tile.named_barrier_sync %c1 threads 128
       %o0 = tile.start_mma %p, %k plus %acc : !p, !tile, !o -> !o
-      %o1 = tile.wait_mmas 0 %o0 : !o -> !o
+      %o1 = tile.wait_mmas 0 of %o0 : !o -> !o
       %next = arith.addi %t, %c1 : i32
       scf.yield %o1, %next : !o, i32
     }

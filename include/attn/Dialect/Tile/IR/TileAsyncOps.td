@@ -341,11 +341,11 @@ def Tile_WaitMmasOp : Tile_Op<"wait_mmas"> {
   let summary = "waits until at most `pending` of the newest started MMAs are unfinished";
   let description = [{
     Returns its operands, which may be used as values from here on. If only one branch has started an operand,
-    the value from the other branch is returned unchanged.
+    the value from the other branch is returned unchanged. Without operands it waits all the same.
   }];
   let arguments = (ins I32Attr:$pending, Arg<Variadic<Tile_FragmentType>, "started MMAs">:$started);
   let results = (outs Variadic<Tile_FragmentType>:$results);
-  let assemblyFormat = "$pending $started attr-dict `:` type($started) `->` type($results)";
+  let assemblyFormat = "$pending (`of` $started^)? attr-dict (`:` type($started)^ `->` type($results))?";
 }
 
 //===----------------------------------------------------------------------===//
@@ -390,7 +390,7 @@ def Tile_WgmmaWaitOp : Tile_Op<"wgmma_wait"> {
   }];
   let arguments = (ins I32Attr:$pending, Arg<Variadic<F32>, "accumulators in flight">:$registers);
   let results = (outs Variadic<F32>:$results);
-  let assemblyFormat = "$pending `(` $registers `)` attr-dict `:` type($results)";
+  let assemblyFormat = "$pending `(` $registers `)` attr-dict (`:` type($results)^)?";
 }
 
 #endif

@@ -42,7 +42,7 @@ gpu.module @kernels {
         %v = tile.consume %second : !ring -> !keys
         %started = tile.start_mma %q at %c0, %k : !tile.shared<query 128, feature 64, bf16>, !keys -> !scores
         %more = tile.start_mma %q at %c0, %v plus %started : !tile.shared<query 128, feature 64, bf16>, !keys, !scores -> !scores
-        %s = tile.wait_mmas 0 %more : !scores -> !scores
+        %s = tile.wait_mmas 0 of %more : !scores -> !scores
       }
     }
     return

@@ -104,7 +104,7 @@ gpu.module @kernels {
           scf.for %key = %task to %n step %c1 : i32 {
             %k = tile.consume %keys : !key_ring -> !keys
             %started = tile.start_mma %q at %c0, %k : !queries, !keys -> !scores
-            %s = tile.wait_mmas 0 %started : !scores -> !scores
+            %s = tile.wait_mmas 0 of %started : !scores -> !scores
           }
         } else {
           scf.for %key = %task to %n step %c1 : i32 {

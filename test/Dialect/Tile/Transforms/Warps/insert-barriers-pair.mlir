@@ -86,9 +86,9 @@ gpu.module @kernels {
           %k = tile.consume %keys : !key_ring -> !keys
           %v = tile.consume %more : !key_ring -> !keys
           %s0 = tile.start_mma %q at %c0, %k : !queries, !keys -> !scores
-          %s1 = tile.wait_mmas 0 %s0 : !scores -> !scores
+          %s1 = tile.wait_mmas 0 of %s0 : !scores -> !scores
           %o0 = tile.start_mma %q at %c0, %v plus %s1 : !queries, !keys, !scores -> !scores
-          %o1 = tile.wait_mmas 0 %o0 : !scores -> !scores
+          %o1 = tile.wait_mmas 0 of %o0 : !scores -> !scores
         }
       }
     }

@@ -66,7 +66,7 @@ gpu.module @kernels {
         %q = tile.consume %ring : !ring -> !queries
         scf.for %key = %c0 to %task step %c1 : i32 {
           %started = tile.start_mma %q at %c0, %k : !queries, !keys -> !scores
-          %s = tile.wait_mmas 0 %started : !scores -> !scores
+          %s = tile.wait_mmas 0 of %started : !scores -> !scores
         }
         %box = tile.overlay %q at %c0 : !queries -> !rows
         tile.stage %o into %box at %c0 : !tile.fragment<[query 16, feature 64], f32> -> !rows

@@ -59,7 +59,7 @@ gpu.module @kernels {
       %sum = scf.for %i = %c0 to %n step %c1 iter_args(%acc = %init) -> (!scores) : i32 {
         %t = tile.consume %ring : !tile.ring<3, !keys> -> !keys
         %started = tile.start_mma %q at %c0, %t plus %acc : !queries, !keys, !scores -> !scores
-        %s = tile.wait_mmas 0 %started : !scores -> !scores
+        %s = tile.wait_mmas 0 of %started : !scores -> !scores
         scf.yield %s : !scores
       }
     }
@@ -147,7 +147,7 @@ gpu.module @kernels {
       scf.for %i = %c0 to %n step %c1 : i32 {
         %t = tile.consume %ring : !tile.ring<3, !keys> -> !keys
         %started = tile.start_mma %q at %c0, %t : !queries, !keys -> !scores
-        %s = tile.wait_mmas 0 %started : !scores -> !scores
+        %s = tile.wait_mmas 0 of %started : !scores -> !scores
       }
     }
     return

@@ -24,11 +24,11 @@ gpu.module @kernels {
   func.func @two_loops(%q: !q, %k: !tile, %n: i32, %i: i32) attributes {tile.schedule = #turns} {
     scf.for %key = %i to %n step %i : i32 {
       %s0 = tile.start_mma %q at %i, %k : !q, !tile -> !s
-      %s = tile.wait_mmas 0 %s0 : !s -> !s
+      %s = tile.wait_mmas 0 of %s0 : !s -> !s
     }
     scf.for %key = %i to %n step %i : i32 {
       %s0 = tile.start_mma %q at %i, %k : !q, !tile -> !s
-      %s = tile.wait_mmas 0 %s0 : !s -> !s
+      %s = tile.wait_mmas 0 of %s0 : !s -> !s
     }
     return
   }

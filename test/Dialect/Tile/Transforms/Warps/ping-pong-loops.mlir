@@ -43,7 +43,7 @@ gpu.module @kernels {
           tile.mbarrier_wait %full[%t] parity %t : !barriers
           %k = tile.ring_stage %ring[%t] : !ring -> !tile
           %s0 = tile.start_mma %q at %i, %k : !q, !tile -> !s
-          %s = tile.wait_mmas 0 %s0 : !s -> !s
+          %s = tile.wait_mmas 0 of %s0 : !s -> !s
           tile.arrive %empty[%t] : !barriers
           %next = arith.addi %t, %i : i32
           scf.yield %next : i32
@@ -85,7 +85,7 @@ gpu.module @kernels {
       }
       scf.for %key = %i to %n step %i : i32 {
         %s0 = tile.start_mma %q at %i, %k : !q, !tile -> !s
-        %s = tile.wait_mmas 0 %s0 : !s -> !s
+        %s = tile.wait_mmas 0 of %s0 : !s -> !s
       }
     }
     return
@@ -97,7 +97,7 @@ gpu.module @kernels {
   func.func @without_turns(%q: !q, %k: !tile, %n: i32, %i: i32) attributes {tile.schedule = #none} {
     scf.for %key = %i to %n step %i : i32 {
       %s0 = tile.start_mma %q at %i, %k : !q, !tile -> !s
-      %s = tile.wait_mmas 0 %s0 : !s -> !s
+      %s = tile.wait_mmas 0 of %s0 : !s -> !s
     }
     return
   }

@@ -53,10 +53,10 @@ gpu.module @kernels {
       %result = scf.for %key = %i to %n step %i iter_args(%acc = %in) -> !o : i32 {
         tile.mbarrier_wait %full[%i] parity %i : !tile.barriers<2>
         %s0 = tile.start_mma %q at %i, %k : !q, !tile -> !s
-        %s = tile.wait_mmas 0 %s0 : !s -> !s
+        %s = tile.wait_mmas 0 of %s0 : !s -> !s
         %p = tile.cast %s : !s -> !p
         %o0 = tile.start_mma %p, %k plus %acc : !p, !tile, !o -> !o
-        %o1 = tile.wait_mmas 0 %o0 : !o -> !o
+        %o1 = tile.wait_mmas 0 of %o0 : !o -> !o
         scf.yield %o1 : !o
       }
       scf.yield %result : !o

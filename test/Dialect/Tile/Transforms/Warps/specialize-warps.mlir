@@ -39,7 +39,7 @@ gpu.module @kernels {
   // CHECK-NEXT:   %[[SUM:.*]] = scf.for %{{.*}} to %[[N]] step %{{.*}} iter_args(%[[ACC:.*]] = %[[NONE]])
   // CHECK-NEXT:     %[[K:.*]] = tile.consume %[[RING]]
   // CHECK-NEXT:     %[[STARTED:.*]] = tile.start_mma %[[Q]] at %{{.*}}, %[[K]] plus %[[ACC]]
-  // CHECK-NEXT:     %[[NEW:.*]] = tile.wait_mmas 0 %[[STARTED]]
+  // CHECK-NEXT:     %[[NEW:.*]] = tile.wait_mmas 0 of %[[STARTED]]
   // CHECK-NEXT:     scf.yield %[[NEW]]
   // CHECK-NEXT:   }
   // CHECK-NEXT:   "test.use"(%[[SUM]])
@@ -57,7 +57,7 @@ gpu.module @kernels {
         tile.tma_load %map from %slot head %head lines 32 into %t : !map -> !k
       } : !tile.ring<2, !k> -> !k
       %started = tile.start_mma %q at %zero, %k plus %acc : !q, !k, !s -> !s
-      %new = tile.wait_mmas 0 %started : !s -> !s
+      %new = tile.wait_mmas 0 of %started : !s -> !s
       scf.yield %new : !s
     }
     "test.use"(%sum) : (!s) -> ()

@@ -44,6 +44,8 @@ constexpr int64_t fewMasks = 3;
 /// ones. All are multiples of 32: lengths usually are, too, and a tail costs a mask and a clearing. (144 keys
 /// at d128 were as fast as 128 from 8K on and 8 % slower at 2K, measured on an H200.)
 constexpr int64_t tmaKeys = 160, gatheredKeys = 128, keyStep = 32;
+/// The tokens of the halves of a tile that two warpgroups divide, from the longest.
+constexpr int64_t sharedHalves[] = {64, 32};
 /// One tile is read while the next arrives. More than two in flight made no difference at d64 on an H200.
 constexpr int64_t stages = 2;
 } // namespace prefilling
@@ -443,19 +445,21 @@ struct ChooseSchedule : mlir::attn::impl::ChooseSchedulePassBase<ChooseSchedule>
   }
 
   /// The schedule of two warpgroups that share the weights of their rows. Each half of a tile has a stage of
-  /// its own; shorter halves would read the queries more often than tensor cores multiply them.
+  /// its own. A half of 32 tokens takes longer to read the queries than to multiply them, and is for keys and
+  /// values that lie apart, of which longer halves may not fit.
   ScheduleAttr sharedTile(const ScheduleModel &model, const ScheduleShape &shape) {
     using namespace prefilling;
-    constexpr int64_t half = 64;
-    if (!model.mayShareWeights(half))
-      return {};
-    tile::ScheduleFields f =
-        fieldsOf(shape, ScheduleKind::Wgmma, ScheduleAttr::groupRows, 2 * half, twoConsumers, /*stages=*/1);
-    f.sharedWeights = true;
-    ScheduleAttr schedule = model.complete(ScheduleAttr::get(&getContext(), f));
-    bool fits =
-        model.fragmentRegisters(schedule) <= model.fragmentRoom(schedule) && model.fitsBlock(schedule);
-    return fits ? schedule : ScheduleAttr();
+    for (int64_t half : sharedHalves) {
+      if (!model.mayShareWeights(half) || (shape.areLatent() && half != sharedHalves[0]))
+        continue;
+      tile::ScheduleFields f =
+          fieldsOf(shape, ScheduleKind::Wgmma, ScheduleAttr::groupRows, 2 * half, twoConsumers, /*stages=*/1);
+      f.sharedWeights = true;
+      ScheduleAttr schedule = model.complete(ScheduleAttr::get(&getContext(), f));
+      if (model.fragmentRegisters(schedule) <= model.fragmentRoom(schedule) && model.fitsBlock(schedule))
+        return schedule;
+    }
+    return {};
   }
 
   /// Prefill lives on reuse: take the most rows, then the longest tile of keys.

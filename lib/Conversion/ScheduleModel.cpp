@@ -65,11 +65,11 @@ int64_t ScheduleModel::valueBoxesOf(ArrayRef<int64_t> copies, int64_t keys) cons
   return boxes;
 }
 
-/// Each warpgroup reads the features of its values from rings of their own, in whole panels.
+/// Each warpgroup reads the features of its values in whole panels.
 bool ScheduleModel::mayShareWeights(int64_t half) const {
   if (shape.converted())
     return shape.mayWidenLatents() && alignsTiles(half);
-  return shape.areLatent() && shape.valueSlices() == 2 && regionsByTiles(shape.regions).size() == 1 &&
+  return shape.valueSlices() == 2 && !shape.mixesLatent() && regionsByTiles(shape.regions).size() == 1 &&
          shape.valueDim % (2 * panelFeatures) == 0 && shape.keyDim % panelFeatures == 0 &&
          mayLoadByTma(half) && alignsTiles(half);
 }
@@ -160,27 +160,27 @@ int64_t ScheduleModel::sharedBytes(ScheduleAttr schedule) const {
     barriers(slots);
     return memory.getBytes();
   }
-  int64_t rings = 1;
+  auto barriersOf = [&](bool hasValues) {
+    // One more for tiles that are cleared first.
+    barriers(schedule.loadsTokensByTma() && hasValues ? stages + 1 : stages); // full
+    barriers(stages);                                                         // empty
+  };
   if (schedule.sharesWeights()) { // barriers follow all tiles
-    rings = 0;
-    for (const SharedType &tile : halvesOf(keyTile(schedule.getWarpKeys()), schedule, shape.valueDim)) {
-      memory.place(RingType::get(context, stages, tile));
-      ++rings;
-    }
+    const SmallVector<HalfRing> rings =
+        halfRings(shape.regions.front(), schedule, shape.keyDim, shape.valueDim, shape.element);
+    for (const HalfRing &ring : rings)
+      memory.place(RingType::get(context, stages, ring.tile));
     memory.place(weightsTile(schedule, weightElement(schedule, shape.regions, shape.element)));
     memory.place(unitsTile(schedule));
+    for (const HalfRing &ring : rings)
+      barriersOf(ring.hasValues);
   } else {
     memory.place(keys);
-  }
-  for (int64_t ring = 0; ring < rings; ++ring) {
-    // One more for tiles that are cleared first.
-    barriers(schedule.loadsTokensByTma() && shape.areLatent() ? stages + 1 : stages); // full
-    barriers(stages);                                                                 // empty
-  }
-  if (!shape.areLatent()) {
-    memory.place(values);
-    barriers(schedule.loadsTokensByTma() ? stages + 1 : stages); // one more for tiles that are cleared first
-    barriers(stages);
+    barriersOf(shape.areLatent());
+    if (!shape.areLatent()) {
+      memory.place(values);
+      barriersOf(/*hasValues=*/true);
+    }
   }
   barriers(slots);
   barriers(slots);

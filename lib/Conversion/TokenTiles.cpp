@@ -137,13 +137,22 @@ SmallVector<TokenRing> mlir::attn::tokenRings(ArrayRef<KVType> kinds, int64_t li
   return rings;
 }
 
-SmallVector<SharedType> mlir::attn::halvesOf(SharedType half, ScheduleAttr schedule, int64_t valueDim) {
-  auto some = [&](int64_t features) {
-    return SharedType::get(half.getContext(), half.getRowAxis(), half.getRows(), half.getColAxis(), features,
-                           half.getElement(), half.getSwizzled(), half.getBoxes());
+SmallVector<HalfRing> mlir::attn::halfRings(KVType region, ScheduleAttr schedule, int64_t keyDim,
+                                            int64_t valueDim, Type element) {
+  auto tile = [&](int64_t features) {
+    return SharedType::get(schedule.getContext(), Axis::Key, schedule.getWarpKeys(), Axis::Feature, features,
+                           element, /*swizzled=*/false, /*boxes=*/0);
   };
-  const int64_t first = schedule.getSliceFeatures(valueDim), rest = half.getCols() - first;
-  return {some(first), some(rest), some(first), some(rest)};
+  if (!region.getLatent())
+    return {{Copy::Keys, tile(keyDim), false},
+            {Copy::Values, tile(valueDim), true},
+            {Copy::KeysBehind, tile(keyDim), false},
+            {Copy::ValuesBehind, tile(valueDim), true}};
+  const int64_t first = schedule.getSliceFeatures(valueDim), rest = keyDim - first;
+  return {{Copy::Keys, tile(first), true},
+          {Copy::KeyRest, tile(rest), true},
+          {Copy::KeysBehind, tile(first), true},
+          {Copy::KeyRestBehind, tile(rest), true}};
 }
 
 Type mlir::attn::weightElement(ScheduleAttr schedule, ArrayRef<KVType> regions, Type element) {

@@ -129,9 +129,9 @@ LogicalResult ScheduleModel::verify(ScheduleAttr schedule,
     const bool comes = shape.converted() ? !schedule.loadsTokensByTma() : schedule.loadsTokensByTma();
     if (schedule.sharesWeights() && !(mayShareWeights(schedule.getWarpKeys()) && comes))
       return emitError()
-             << schedule << " has shared_weights: expected values of 257 to 512 features that are the "
-             << "first of their keys, of multiples of 128 and 64 features, in 16 bits loaded by TMA, or in "
-                "one "
+             << schedule
+             << " has shared_weights: expected values of a multiple of 128 features from 257 to 512 "
+             << "and keys of a multiple of 64, in 16 bits and one form, loaded by TMA, or latents in one "
              << "region of e4m3 with a scale that all tokens share, gathered, without score regions, several "
              << "masks, masks of several sizes, gates of features and numerics";
     if (shape.converted() && schedule.sharesWeights()) {

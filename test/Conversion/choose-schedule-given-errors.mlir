@@ -352,14 +352,14 @@ func.func @widened_by_row(%q: !query {attn.name = "q"}, %kv: !codes {attn.name =
 
 // -----
 
-// Weights are shared where warpgroups have values that are the first features of the keys.
-// expected-error @+1 {{has shared_weights: expected values of 257 to 512 features that are the first of their keys, of multiples of 128 and 64 features, in 16 bits loaded by TMA, or in one region of e4m3 with a scale that all tokens share, gathered, without score regions, several masks, masks of several sizes, gates of features and numerics}}
-func.func @shared(%q: tensor<?x8x512xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 512, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x512xbf16>
+// Weights are shared where an accumulator of all values does not fit the registers of a warp.
+// expected-error @+1 {{has shared_weights: expected values of a multiple of 128 features from 257 to 512 and keys of a multiple of 64, in 16 bits and one form, loaded by TMA, or latents in one region of e4m3 with a scale that all tokens share, gathered, without score regions, several masks, masks of several sizes, gates of features and numerics}}
+func.func @shared(%q: tensor<?x8x256xbf16> {attn.name = "q"}, %kv: !attn.kv<dense, heads = 8, dim = 256, key = bf16, value = bf16> {attn.name = "kv"}) -> tensor<?x8x256xbf16>
     attributes {tile.schedules = [#tile.schedule<wgmma, rows = 64, keys = 64, warps = 8, stages = 1, blocks = 1, split_keys = false, query_in_registers = false, value_slices = 2, shared_weights = true>]} {
-  %0 = attn.init %q : tensor<?x8x512xbf16> -> !attn.state<heads = 8, value_dim = 512>
-  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x512xbf16>, !attn.kv<dense, heads = 8, dim = 512, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 512>
-  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 512> -> tensor<?x8x512xbf16>
-  return %o : tensor<?x8x512xbf16>
+  %0 = attn.init %q : tensor<?x8x256xbf16> -> !attn.state<heads = 8, value_dim = 256>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x256xbf16>, !attn.kv<dense, heads = 8, dim = 256, key = bf16, value = bf16> -> !attn.state<heads = 8, value_dim = 256>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 256> -> tensor<?x8x256xbf16>
+  return %o : tensor<?x8x256xbf16>
 }
 
 // -----
@@ -417,7 +417,7 @@ func.func @widened_latents_by_row(%q: tensor<?x16x576xbf16> {attn.name = "q"}, %
 
 // Nor where each token has a scale.
 !lines = !attn.kv<dense, heads = 1, dim = 576, key = !attn.quantized<f8E4M3FN, per = token>, value = first<512>>
-// expected-error @+1 {{has shared_weights: expected values of 257 to 512 features that are the first of their keys, of multiples of 128 and 64 features, in 16 bits loaded by TMA, or in one region of e4m3 with a scale that all tokens share, gathered, without score regions, several masks, masks of several sizes, gates of features and numerics}}
+// expected-error @+1 {{has shared_weights: expected values of a multiple of 128 features from 257 to 512 and keys of a multiple of 64, in 16 bits and one form, loaded by TMA, or latents in one region of e4m3 with a scale that all tokens share, gathered, without score regions, several masks, masks of several sizes, gates of features and numerics}}
 func.func @widened_lines_of_tokens(%q: tensor<?x16x576xbf16> {attn.name = "q"}, %kv: !lines {attn.name = "kv"}) -> tensor<?x16x512xbf16>
     attributes {tile.schedules = [#tile.schedule<wgmma, rows = 64, keys = 128, warps = 8, stages = 1, blocks = 1, split_keys = false, query_in_registers = false, value_slices = 2, shared_weights = true>]} {
   %0 = attn.init %q : tensor<?x16x576xbf16> -> !attn.state<heads = 16, value_dim = 512>

@@ -29,6 +29,10 @@ func.func @latent(%q: tensor<?x128x576xbf16> {attn.name = "q"},
 // HOPPER-SAME: #tile.schedule<wgmma,
 // HOPPER-NOT: value_slices
 // HOPPER: @wide
+// HOPPER-SAME: #tile.schedule<mma, rows = 16, {{[^>]*}} value_slices = 2,
+// HOPPER-SAME: #tile.schedule<wgmma, rows = 64, keys = 64, warps = 8, stages = 1, {{[^>]*}} query_stages = 1, {{[^>]*}} key_copies = [boxes 32], value_copies = [boxes 32], value_boxes = 0, ping_pong = false, epilogue = store, value_slices = 2, shared_weights = true, shared_bytes = 201824>
+// HOPPER: @short_wide
+// HOPPER-SAME: #tile.schedule<wgmma, rows = 64, keys = 128, {{[^>]*}} shared_weights = true,
 // MMA-LABEL: @small
 // MMA-SAME: #tile.schedule<mma, rows = 16, keys = 64, warps = 4, {{[^>]*}} split_keys = true,
 func.func @small(%q: tensor<?x8x80xbf16> {attn.name = "q"},
@@ -39,7 +43,8 @@ func.func @small(%q: tensor<?x8x80xbf16> {attn.name = "q"},
   return %o : tensor<?x8x64xbf16>
 }
 
-// Long heads with values of their own have slices, too.
+// Long heads with values of their own have slices, too, and share weights on Hopper: in halves of 32 tokens, or of 64
+// where these fit.
 // MMA-LABEL: @wide
 // MMA-SAME: #tile.schedule<mma, rows = 16, {{[^>]*}} value_slices = 2,
 // MMA-SAME: value_slices = 2,
@@ -49,4 +54,12 @@ func.func @wide(%q: tensor<?x8x512xf16> {attn.name = "q"},
   %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x512xf16>, !attn.kv<packed, heads = 2, dim = 512, key = f16, value = f16> -> !attn.state<heads = 8, value_dim = 512>
   %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 512> -> tensor<?x8x512xf16>
   return %o : tensor<?x8x512xf16>
+}
+
+func.func @short_wide(%q: tensor<?x8x64xf16> {attn.name = "q"},
+                      %kv: !attn.kv<packed, heads = 2, dim = 64, value_dim = 384, key = f16, value = f16> {attn.name = "kv"}) -> tensor<?x8x384xf16> {
+  %0 = attn.init %q : tensor<?x8x64xf16> -> !attn.state<heads = 8, value_dim = 384>
+  %1 = attn.update %0, %q, %kv see causal scale 0.125 : tensor<?x8x64xf16>, !attn.kv<packed, heads = 2, dim = 64, value_dim = 384, key = f16, value = f16> -> !attn.state<heads = 8, value_dim = 384>
+  %o = attn.finish %1 : !attn.state<heads = 8, value_dim = 384> -> tensor<?x8x384xf16>
+  return %o : tensor<?x8x384xf16>
 }

@@ -62,9 +62,19 @@ struct TokenRing {
   /// of one ring must therefore be its part of the other, so both have the same number of bytes.
   std::optional<unsigned> under = std::nullopt;
 };
-/// The tiles of the halves of a tile of tokens that two warpgroups divide (`shared_weights`): for each half,
-/// a tile of the features of the first warpgroup's values, and one of the others. `half`: a whole half.
-SmallVector<tile::SharedType> halvesOf(tile::SharedType half, tile::ScheduleAttr schedule, int64_t valueDim);
+/// Whether a copy is of values alone.
+inline bool areValues(Copy name) { return name == Copy::Values || name == Copy::ValuesBehind; }
+
+/// A ring of one half of a tile of tokens that two warpgroups divide (`shared_weights`).
+struct HalfRing {
+  Copy name;
+  tile::SharedType tile;
+  bool hasValues; ///< whether lines that are no tokens must be zeros
+};
+/// The two rings of the first half, and those of the half behind it: of latents the features of the first
+/// warpgroup's values and the other features, otherwise keys and values. `element`: of what is multiplied.
+SmallVector<HalfRing> halfRings(KVType region, tile::ScheduleAttr schedule, int64_t keyDim, int64_t valueDim,
+                                Type element);
 /// The type in which weights that are shared are multiplied, beside queries of `element`: f16 if values are
 /// quantized and warps convert them.
 Type weightElement(tile::ScheduleAttr schedule, ArrayRef<KVType> regions, Type element);

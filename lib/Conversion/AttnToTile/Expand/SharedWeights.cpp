@@ -63,10 +63,10 @@ public:
                                      {e.form.getRows(), type.getCols()}, type.getElement());
     return LoadOp::create(b, ofHalf, weights, lineOf(place));
   }
-  /// Starts sum + the weights that the neighbour has left * values.
-  Value start(Value values, Value sum) {
-    return StartMmaOp::create(b, cast<FragmentType>(sum.getType()), weights, rows.group(), values,
-                              /*column=*/Value(), IntegerAttr(), sum);
+  /// Starts sum + the weights that the neighbour has left * values, from a column of the values' tile on.
+  Value start(Value values, Value column, Value sum) {
+    return StartMmaOp::create(b, cast<FragmentType>(sum.getType()), weights, rows.group(), values, column,
+                              IntegerAttr(), sum);
   }
 
 private:
@@ -88,19 +88,29 @@ public:
   State runSecond();
 
 private:
+  /// The values of a half that a warpgroup multiplies. Those of latents have tiles of their own, others are
+  /// columns of the values' tile.
+  struct Values {
+    Value tile, column;
+  };
+  Values valuesOf(bool behind, int64_t group);
   Value tileOf(Copy part) { return copyOf(update.getKv(), part); }
-  Value startScores(Copy first, Copy rest);
+  bool areLatent() { return update.getKv().getType().getLatent() != 0; }
+  Value startScores(bool behind);
   /// The weights of this half, which starts `tokens` behind the tile's first. The state has the new units.
   Value weigh(Value scores, int64_t tokens);
   void leave(Value weights, int64_t group, int64_t barrier);
   /// Waits for the neighbour, and gives the state its units.
   void await(int64_t group, int64_t barrier);
-  Value startOwn(Value weights, Copy values) {
+  /// Starts the accumulator + weights of this warpgroup * values.
+  Value startOwn(Value weights, Values values) {
     auto type = cast<FragmentType>(weights.getType());
     Value rounded = CastOp::create(b, type.withElement(e.form.getElement()), weights);
-    return StartMmaOp::create(b, cast<FragmentType>(state.acc.getType()), rounded, Value(), tileOf(values),
-                              /*column=*/Value(), IntegerAttr(), state.acc);
+    return StartMmaOp::create(b, cast<FragmentType>(state.acc.getType()), rounded, Value(), values.tile,
+                              values.column, IntegerAttr(), state.acc);
   }
+  /// Starts the accumulator + weights that the neighbour has left * values.
+  Value startNeighbours(Values values) { return exchange.start(values.tile, values.column, state.acc); }
   Value finish(Value started, int64_t pending = 0) {
     return WaitMmasOp::create(b, TypeRange{started.getType()}, pending, ValueRange{started}).getResult(0);
   }
@@ -123,9 +133,25 @@ private:
   Value decay, moved; ///< of an accumulator that has not been brought to the state's units; null if it has
 };
 
-Value Halves::startScores(Copy first, Copy rest) {
+Halves::Values Halves::valuesOf(bool behind, int64_t group) {
+  if (!areLatent()) {
+    Value column =
+        group == 0 ? Value() : b.i32(group * cast<FragmentType>(state.acc.getType()).getSizes()[1]);
+    return {tileOf(behind ? Copy::ValuesBehind : Copy::Values), column};
+  }
+  if (group == 0)
+    return {tileOf(behind ? Copy::KeysBehind : Copy::Keys), Value()};
+  return {tileOf(behind ? Copy::KeyRestBehind : Copy::KeyRest), Value()};
+}
+
+Value Halves::startScores(bool behind) {
   RowsPart rows(b, e.form, update.getQuery());
+  const Copy first = behind ? Copy::KeysBehind : Copy::Keys,
+             rest = behind ? Copy::KeyRestBehind : Copy::KeyRest;
   Value query = copyOf(update.getQuery(), Copy::Query), sum;
+  if (!areLatent())
+    return ScoresOp::create(b, e.pairs(), Mmas::Started, query, tileOf(first), rows.group(),
+                            /*features=*/IntegerAttr(), sum, /*scale=*/Value(), /*token_scales=*/Value());
   auto whole = cast<SharedType>(query.getType());
   auto featuresOf = [&](Copy part) { return cast<SharedType>(tileOf(part).getType()).getCols(); };
   std::array parts{std::pair(first, int64_t(0)), std::pair(rest, featuresOf(first))};
@@ -186,27 +212,27 @@ void Halves::await(int64_t group, int64_t barrier) {
 }
 
 State Halves::runFirst() {
-  Value weights = weigh(finish(startScores(Copy::Keys, Copy::KeyRest)), /*tokens=*/0);
+  Value weights = weigh(finish(startScores(/*behind=*/false)), /*tokens=*/0);
   leave(weights, 0, firstLeft);
   rescale();
-  Value started = startOwn(weights, Copy::Keys);
+  Value started = startOwn(weights, valuesOf(/*behind=*/false, 0));
   await(1, secondLeft);
   state.acc = finish(started);
   rescale();
-  state.acc = finish(exchange.start(tileOf(Copy::KeysBehind), state.acc));
+  state.acc = finish(startNeighbours(valuesOf(/*behind=*/true, 0)));
   return state;
 }
 
 State Halves::runSecond() {
-  Value scores = startScores(Copy::KeysBehind, Copy::KeyRestBehind);
+  Value scores = startScores(/*behind=*/true);
   await(0, firstLeft);
   rescale();
-  Value started = exchange.start(tileOf(Copy::KeyRest), state.acc);
+  Value started = startNeighbours(valuesOf(/*behind=*/false, 1));
   Value weights = weigh(finish(scores, /*pending=*/1), e.form.getKeys());
   state.acc = finish(started); // the first's weights have been read
   leave(weights, 1, secondLeft);
   rescale();
-  state.acc = finish(startOwn(weights, Copy::KeyRestBehind));
+  state.acc = finish(startOwn(weights, valuesOf(/*behind=*/true, 1)));
   return state;
 }
 

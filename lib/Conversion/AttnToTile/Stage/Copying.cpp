@@ -148,7 +148,7 @@ private:
   int64_t warpOf(Copy name) const {
     if (name == Copy::KeysBehind)
       return 2;
-    if (name == Copy::KeyRestBehind)
+    if (name == Copy::KeyRestBehind || name == Copy::ValuesBehind)
       return 3;
     if (llvm::is_contained({Copy::Keys, Copy::Lse, Copy::Position}, name))
       return 0;

@@ -105,6 +105,13 @@ void Memory::addTokens() {
   if (widensTokens(k.schedule, k.regions()))
     return addWidenedTokens();
   int64_t lines = k.tokenLines(), keyTile = k.form.getKeyTile(), valueTile = k.valueFeatures();
+  if (k.splitsTiles()) {
+    Kind kind{k.regions().front(), {}, {}}; // regions have the same tiles
+    for (const HalfRing &ring : halfRings(kind.region, k.schedule, keyTile, valueTile, k.form.getElement()))
+      kind.buffers.push_back({{ring.name}, alloc(memoryType(ring.tile, /*walked=*/true))});
+    kinds.push_back(std::move(kind));
+    return;
+  }
   bool split = k.schedule.getSplitKeys(), walked = !k.form.keepsTokens();
   SmallVector<KVType> regions = regionsByTiles(k.regions());
   SmallVector<Copy> names; // in the order of rings
@@ -130,13 +137,6 @@ void Memory::addTokens() {
     if (int64_t boxes = k.schedule.getValueBoxes().value_or(0); boxes && name == Copy::Values)
       tile = SharedType::get(b.getContext(), tile.getRowAxis(), tile.getRows(), tile.getColAxis(),
                              tile.getCols(), tile.getElement(), tile.getSwizzled(), boxes);
-    if (k.splitsTiles()) {
-      Copy parts[] = {Copy::Keys, Copy::KeyRest, Copy::KeysBehind, Copy::KeyRestBehind};
-      SharedType multiplied = widenedTile(tile, k.form.getElement());
-      for (auto [part, some] : llvm::zip_equal(parts, halvesOf(multiplied, k.schedule, k.valueFeatures())))
-        kinds[ring.kind].buffers.push_back({{part}, alloc(memoryType(some, walked))});
-      continue;
-    }
     all.back() = alloc(memoryType(tile, walked), ring.under ? all[*ring.under] : Value(),
                        /*perWarp=*/split || k.significance);
     kinds[ring.kind].buffers.push_back({{name}, all.back()});

@@ -156,7 +156,7 @@ SmallVector<Value> StoredTokens::fetchLines(int64_t feature, SharedType tile, Va
 }
 
 int64_t StoredTokens::boxLines(Copy name) {
-  ArrayRef<int64_t> lines = name == Copy::Values ? k.schedule.getValueCopies() : k.schedule.getKeyCopies();
+  ArrayRef<int64_t> lines = areValues(name) ? k.schedule.getValueCopies() : k.schedule.getKeyCopies();
   return lines[operandAttr.get(update).getInt()];
 }
 
@@ -193,7 +193,7 @@ Value StoredTokens::slotOfHalf(Value slot, int64_t lines) {
 
 void StoredTokens::tmaLoad(Copy name, Value tile, Value slot) {
   constexpr int64_t panelBytes = 128;
-  const rt::StorePart &part = store.part(/*keys=*/name != Copy::Values);
+  const rt::StorePart &part = store.part(/*keys=*/!areValues(name));
   int64_t dim = part.dim, bytes = part.format.rowBytes(dim), lines = boxLines(name);
   auto type = cast<SharedType>(tile.getType());
   std::string buffer = tensor(store.codesName(part));

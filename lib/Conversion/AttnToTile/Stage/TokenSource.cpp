@@ -85,7 +85,7 @@ void TokenSource::tmaLoad(Copy name, Value tile) {
     return {};
   });
   bool summed = k.form.keepsTokens() ? k.gradient.getAddsRows()
-                                     : k.gradient || name == Copy::Values || regions.front().isLatent();
+                                     : k.gradient || areValues(name) || regions.front().isLatent();
   if (!summed)
     return;
   Value left = regions.front().left();

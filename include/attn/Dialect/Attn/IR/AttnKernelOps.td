@@ -109,7 +109,8 @@ def Attn_Copy : I32EnumAttr<"Copy", "the content of a copy on the chip", [
     I32EnumAttrCase<"KeyRest", 17, "key_rest">,
     I32EnumAttrCase<"KeysBehind", 18, "keys_behind">,
     I32EnumAttrCase<"KeyRestBehind", 19, "key_rest_behind">,
-    I32EnumAttrCase<"Units", 20, "units">]> {
+    I32EnumAttrCase<"ValuesBehind", 20, "values_behind">,
+    I32EnumAttrCase<"Units", 21, "units">]> {
   let cppNamespace = "::mlir::attn";
   let genSpecializedAttr = 0;
 }

@@ -42,6 +42,7 @@ KINDS = {
     "prefill-boxes": (Problem(8, 2, store="dense").text(), PREFILL, ()),
     "prefill-pages": (Problem(8, 2).text(), PREFILL, ()),
     "prefill-gathered": (Problem(7, 1, 64, 64, store="paged<1>").text(), PREFILL, ()),
+    "prefill-wide": (Problem(8, 2, 512, 512, store="dense").text(), PREFILL, ()),
     "prefill-codes": (Problem(8, 2, key=CODES[0], value=CODES[1]).text(), PREFILL, ()),
     "latents": (LATENT, LATENTS, ()),
     "latents-codes": (
@@ -89,7 +90,7 @@ RING_BYTES = 8192
 
 # Two warpgroups exchange the units of their rows in two places of 256 bytes: each arrives at a named barrier at which the other
 # waits, which racecheck does not follow either (below).
-ARRIVING = {"latents"}
+ARRIVING = {"latents", "prefill-wide"}
 UNIT_BYTES = 512
 
 

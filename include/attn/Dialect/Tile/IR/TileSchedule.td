@@ -39,7 +39,8 @@ def Tile_ScheduleAttr : AttrDef<Tile_Dialect, "Schedule"> {
     these rows, and the accumulator of a slice of the value features: accumulators of more than 256 features
     do not fit the registers of a warp. With `shared_weights`, each of two warps or warpgroups computes the scores
     of one half of a tile's keys, and reads the weights of the other half from shared memory. Under `wgmma` each
-    half has rings of its own, with one stage.
+    half has two rings, with one stage: of latents the first warpgroup's features and the others, otherwise keys
+    and values.
 
     The following fields may be omitted. Under `mma` they then have the value in parentheses, the only legal
     one; under `wgmma` `--attn-choose-schedule` completes them.

@@ -69,7 +69,7 @@ int64_t ScheduleModel::valueBoxesOf(ArrayRef<int64_t> copies, int64_t keys) cons
 bool ScheduleModel::mayShareWeights(int64_t half) const {
   if (shape.converted())
     return shape.mayWidenLatents() && alignsTiles(half);
-  return shape.valueSlices() == 2 && !shape.mixesLatent() && regionsByTiles(shape.regions).size() == 1 &&
+  return shape.valueSlices() == 2 && regionsByTiles(shape.regions).size() == 1 &&
          shape.valueDim % (2 * panelFeatures) == 0 && shape.keyDim % panelFeatures == 0 &&
          mayLoadByTma(half) && alignsTiles(half);
 }

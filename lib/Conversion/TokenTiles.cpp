@@ -77,7 +77,8 @@ bool mlir::attn::widensOnTheWay(ScheduleAttr schedule, ArrayRef<KVType> regions)
          schedule.sharesWeights();
 }
 
-SharedType mlir::attn::widenedTile(SharedType tile, Type element) {
+/// The tile that a tile is widened to. Quantized values become f16, scales and zeros of keys f32.
+static SharedType widenedTile(SharedType tile, Type element) {
   return SharedType::get(tile.getContext(), tile.getRowAxis(), tile.getRows(), tile.getColAxis(),
                          tile.getCols(), element, tile.getSwizzled(), tile.getBoxes());
 }

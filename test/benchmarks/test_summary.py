@@ -137,6 +137,13 @@ def test_several_gpus_have_their_newest_rows(files, tmp_path):
 def test_figures_of_latents_are_by_heads():
     row = {"q_heads": 16, "copy_share": 0.9, "tflops": 120}
     assert summary.of_heads(16, "copy_share")(row) == 0.9 and summary.of_heads(128, "tflops")(row) is None
+    codes = row | {"over_bf16": 1.5}
+    assert (
+        summary.of_heads(16, "over_bf16")(codes) == 1.5 and summary.of_heads(128, "over_bf16")(codes) is None
+    )
+    assert (
+        summary.of_heads(16, "over_bf16")(row) is None and summary.of_heads(16, "copy_share")(codes) is None
+    )
 
 
 def test_the_chart_is_of_one_card_and_has_few_sides():

@@ -33,8 +33,6 @@ bool widensTokens(tile::ScheduleAttr schedule, ArrayRef<KVType> regions);
 /// Whether these warps widen tokens on their way instead: they come to registers, without a stage in shared
 /// memory. The widened tiles of latents leave no room for one.
 bool widensOnTheWay(tile::ScheduleAttr schedule, ArrayRef<KVType> regions);
-/// The tile that a tile is widened to. Quantized values become f16, scales and zeros of keys f32.
-tile::SharedType widenedTile(tile::SharedType tile, Type element);
 
 /// A ring of a kernel whose producers widen tokens.
 struct WideningRing {
